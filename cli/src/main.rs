@@ -1,0 +1,2 @@
+//! terrace: the command line, also installed as kubectl-terrace.
+fn main() {}

@@ -1,0 +1,38 @@
+//! Headers that a client may send and gets back. A router drops every other `x-terrace-*`.
+
+/// The caller's context; selects a LatencyBudget.
+pub const FEATURE: &str = "x-terrace-feature";
+/// A chain of calls.
+pub const SESSION: &str = "x-terrace-session";
+/// Raises the class (lowers the floor only with a key that has `trustLabel`).
+pub const CLASS: &str = "x-terrace-class";
+/// `privacy`, `latency`, `cost` or `quality`.
+pub const PREFER: &str = "x-terrace-prefer";
+
+/// Back: the request's id, also on errors.
+pub const REQUEST_ID: &str = "x-terrace-request-id";
+/// Back: the tier that answered.
+pub const TIER: &str = "x-terrace-tier";
+/// Back: the device that answered (its node, or the endpoint's host).
+pub const DEVICE: &str = "x-terrace-device";
+/// Back: the boundary of that tier.
+pub const BOUNDARY: &str = "x-terrace-boundary";
+/// Back: reason codes of the plan, comma separated, also on errors.
+pub const REASON: &str = "x-terrace-reason";
+/// Back: `full` or `degraded`.
+pub const QUALITY: &str = "x-terrace-quality";
+/// Back: what it cost, micro-units. In a trailer-less stream it rides in the last event's `terrace` member.
+pub const COST_MICROS: &str = "x-terrace-cost-micros";
+
+/// Router to agent: the time that remains, milliseconds.
+pub const DEADLINE_MS: &str = "x-terrace-deadline-ms";
+/// Router to agent: `1` asks for [`crate::confidence::Confidence`].
+pub const CONFIDENCE: &str = "x-terrace-confidence";
+/// Router to router: UIDs of the policies that a request passed; stops loops.
+pub const VIA: &str = "x-terrace-via";
+/// Agent to router: the load line ([`crate::load::Load`]).
+pub const LOAD: &str = "endpoint-load-metrics";
+/// With a 429: when to come back, milliseconds.
+pub const RETRY_AFTER_MS: &str = "retry-after-ms";
+/// `false` on fail-closed answers: OpenAI's SDKs heed it.
+pub const SHOULD_RETRY: &str = "x-should-retry";

@@ -1,0 +1,1 @@
+//! Classes, detection, clearances: the only maker of a Cleared body.

@@ -1,0 +1,1 @@
+//! The OpenAI wire: requests, responses, server-sent events and error bodies, for router and agent alike.

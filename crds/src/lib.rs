@@ -1,0 +1,1 @@
+//! Terrace's kinds: Tier, RoutingPolicy, LatencyBudget; their validation and their compilation to a snapshot.

@@ -1,0 +1,2 @@
+//! Terrace's kinds: Tier, RoutingPolicy, LatencyBudget; their validation and their compilation to a snapshot.
+fn main() {}

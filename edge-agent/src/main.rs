@@ -1,0 +1,2 @@
+//! The engine on each device: a small quantized model behind the OpenAI wire.
+fn main() {}

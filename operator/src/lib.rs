@@ -1,0 +1,1 @@
+//! The operator: watches the kinds, applies children, serves snapshots, folds reports into status.

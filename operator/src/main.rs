@@ -1,0 +1,2 @@
+//! The operator: watches the kinds, applies children, serves snapshots, folds reports into status.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The router: Terrace's data plane.

@@ -1,0 +1,2 @@
+//! The router: Terrace's data plane.
+fn main() {}
