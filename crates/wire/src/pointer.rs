@@ -1,0 +1,37 @@
+//! JSON pointers (RFC 6901) that name a place in a request by key and index, never by content.
+
+use std::fmt;
+
+/// A place in a JSON document.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pointer(String);
+
+impl Pointer {
+    /// The whole document.
+    pub fn root() -> Self {
+        Self::default()
+    }
+
+    /// One key further in. Keys that a client invented are content: use it for known keys only.
+    #[must_use]
+    pub fn key(&self, key: &str) -> Self {
+        Self(format!("{}/{}", self.0, key.replace('~', "~0").replace('/', "~1")))
+    }
+
+    /// One index further in.
+    #[must_use]
+    pub fn index(&self, index: usize) -> Self {
+        Self(format!("{}/{index}", self.0))
+    }
+
+    /// As text: empty for the whole document.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Pointer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_empty() { "/" } else { &self.0 })
+    }
+}

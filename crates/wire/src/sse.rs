@@ -1,0 +1,152 @@
+//! Server-sent events: writing `data:` lines, and reading them from chunks that split anywhere.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde::Serialize;
+
+/// The last event of an OpenAI stream.
+pub const DONE: &str = "[DONE]";
+/// Bytes of one event that are still buffered; a peer that sends more is broken.
+pub const MAX_EVENT_BYTES: usize = 4 << 20;
+
+/// One event whose data is JSON.
+pub fn json_event<T: Serialize>(value: &T) -> Bytes {
+    data_event(&serde_json::to_string(value).unwrap_or_default())
+}
+
+/// One event whose data is a single line.
+pub fn data_event(data: &str) -> Bytes {
+    let mut out = BytesMut::with_capacity(data.len() + 8);
+    out.put_slice(b"data: ");
+    out.put_slice(data.as_bytes());
+    out.put_slice(b"\n\n");
+    out.freeze()
+}
+
+/// The event that ends a stream.
+pub fn done_event() -> Bytes {
+    Bytes::from_static(b"data: [DONE]\n\n")
+}
+
+/// A comment line: a heartbeat that readers skip.
+pub fn comment(text: &str) -> Bytes {
+    Bytes::from(format!(": {text}\n\n"))
+}
+
+/// One event as read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Event {
+    /// The `id:` field.
+    pub id: Option<String>,
+    /// The `event:` field.
+    pub event: Option<String>,
+    /// The `data:` lines, joined by line feeds.
+    pub data: String,
+}
+
+/// The peer sends something that is no event stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BrokenStream {
+    /// An event longer than [`MAX_EVENT_BYTES`].
+    TooLong,
+    /// Bytes that are not UTF-8.
+    NotUtf8,
+}
+
+impl std::fmt::Display for BrokenStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            BrokenStream::TooLong => "an event of the stream is too long",
+            BrokenStream::NotUtf8 => "the stream is not UTF-8",
+        })
+    }
+}
+
+impl std::error::Error for BrokenStream {}
+
+/// Reads events from chunks. Lines end in LF or CRLF; comments are skipped.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    buffer: BytesMut,
+    scanned: usize,
+    current: Event,
+    has_data: bool,
+}
+
+impl Decoder {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a chunk and returns the events that it completes.
+    ///
+    /// # Errors
+    /// [`BrokenStream`]; the stream cannot be read on after it.
+    pub fn push(&mut self, chunk: &[u8]) -> Result<Vec<Event>, BrokenStream> {
+        self.buffer.extend_from_slice(chunk);
+        let mut events = Vec::new();
+        while let Some(at) = self.buffer[self.scanned..].iter().position(|b| *b == b'\n') {
+            let line = self.buffer.split_to(self.scanned + at + 1);
+            self.scanned = 0;
+            let line = std::str::from_utf8(&line).map_err(|_| BrokenStream::NotUtf8)?.trim_end_matches(['\n', '\r']);
+            if line.is_empty() {
+                let event = std::mem::take(&mut self.current);
+                if std::mem::take(&mut self.has_data) {
+                    events.push(event);
+                }
+                continue;
+            }
+            self.field(line);
+        }
+        self.scanned = self.buffer.len();
+        if self.buffer.len() + self.current.data.len() > MAX_EVENT_BYTES {
+            return Err(BrokenStream::TooLong);
+        }
+        Ok(events)
+    }
+
+    fn field(&mut self, line: &str) {
+        let (name, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match name {
+            "data" => {
+                if self.has_data {
+                    self.current.data.push('\n');
+                }
+                self.current.data.push_str(value);
+                self.has_data = true;
+            }
+            "id" => self.current.id = Some(value.to_owned()),
+            "event" => self.current.event = Some(value.to_owned()),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_survive_any_split() {
+        let text =
+            ": hi\r\nid: 7\ndata: {\"a\":\"\u{e9}\"}\n\ndata: x\ndata: y\n\nevent: end\ndata: [DONE]\n\n".as_bytes();
+        let mut whole = Decoder::new();
+        let want = whole.push(text).unwrap();
+        assert_eq!(want.len(), 3);
+        assert_eq!((want[0].id.as_deref(), want[1].data.as_str()), (Some("7"), "x\ny"));
+        for size in 1..text.len() {
+            let mut decoder = Decoder::new();
+            let got: Vec<Event> = text.chunks(size).flat_map(|c| decoder.push(c).unwrap()).collect();
+            assert_eq!(got, want, "chunks of {size}");
+        }
+    }
+
+    #[test]
+    fn an_endless_event_is_refused() {
+        let mut decoder = Decoder::new();
+        let chunk = vec![b'x'; 1 << 20];
+        let results: Vec<_> = (0..5).map(|_| decoder.push(&chunk)).collect();
+        assert_eq!(results.last().unwrap(), &Err(BrokenStream::TooLong));
+    }
+}
