@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::reason::Reason;
+use crate::tier::Tier;
 use crate::trust::{Boundaries, Boundary, Class};
 
 /// A compiled RoutingPolicy.
@@ -124,6 +126,36 @@ pub struct Sensitivity {
     pub entities: Vec<Entity>,
     /// With a snapshot older than this, Public is only for class Public.
     pub max_policy_age_us: u64,
+}
+
+impl Sensitivity {
+    /// Whether a request of this class may be processed by a tier, given the age of the policy: the one rule, which
+    /// `decide` uses to constrain and `privacy` to make a clearance.
+    ///
+    /// A policy that is not sound (it cannot pass validation) is read narrowly: no class goes further than a lower
+    /// one, and Restricted never to Public.
+    ///
+    /// # Errors
+    /// The reason against it.
+    pub fn permits(&self, class: Class, tier: &Tier, policy_age_us: u64) -> Result<(), Reason> {
+        if tier.boundary > self.widest(class) {
+            return Err(Reason::Boundary);
+        }
+        if tier.boundary == Boundary::Public && class > Class::Public && policy_age_us > self.max_policy_age_us {
+            return Err(Reason::StalePolicy);
+        }
+        let bound = self.residency.iter().filter(|rule| class >= rule.class);
+        if bound.into_iter().any(|rule| !rule.regions.contains(&tier.region)) {
+            return Err(Reason::Residency);
+        }
+        Ok(())
+    }
+
+    /// How far a request of this class may travel.
+    pub fn widest(&self, class: Class) -> Boundary {
+        let cap = if class == Class::Restricted { Boundary::Private } else { Boundary::Public };
+        Class::ALL.into_iter().filter(|c| *c <= class).map(|c| self.boundaries.of(c)).fold(cap, Boundary::min)
+    }
 }
 
 /// Which score the detector uses.

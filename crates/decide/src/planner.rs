@@ -1,0 +1,321 @@
+//! Puts the steps together: which tier is decided, what is tried in which order, and when nothing is.
+
+use terrace_contract::policy::{Degrade, OnMiss, OverflowMode, Policy};
+use terrace_contract::reason::Reason;
+
+use crate::ability;
+use crate::constrain::{self, State};
+use crate::plan::{Attempt, DeviceRef, Forecast, Outcome, Plan, Refusal, RuledOut, Scored, TierRef};
+use crate::predict::{self, Neutral, Work};
+use crate::score::{self, Facts};
+use crate::select::{self, Choice};
+use crate::signals::{ModelChoice, Signals};
+use crate::view::{BreakerState, FleetView, OverflowWindow, Serving};
+
+/// Overflows a minute that are always allowed when any are: a share of two requests says nothing.
+const FREE_OVERFLOWS: u32 = 10;
+
+/// Decides one request. `draw` is a number in `0..1` for the strategies that choose at random.
+pub fn decide(signals: &Signals, view: &FleetView, policy: &Policy, draw: f64) -> Plan {
+    let mut ruled_out = Vec::new();
+    let permitted = match constrain::permit(signals, view, policy, &mut ruled_out) {
+        Ok(permitted) => permitted,
+        Err(refusal) => return refused(refusal, None, Vec::new(), ruled_out),
+    };
+    let floor = ability::floor(&signals.complexity, view, &permitted);
+    let rungs: Vec<Rung> =
+        permitted.iter().map(|&tier| rung(signals, view, policy, draw, tier, floor, &mut ruled_out)).collect();
+    let facts: Vec<Facts<'_>> = rungs.iter().map(|r| r.facts(view)).collect();
+    let scores = score::score(signals, &policy.weights, &facts);
+
+    // The nearest wins a tie: later rungs must be better, not equal.
+    let Some(best) = (0..rungs.len()).filter(|&i| rungs[i].able).reduce(|best, i| {
+        if scores[i].idle > scores[best].idle { i } else { best }
+    }) else {
+        let refusal = Refusal::PermittedTiersUnavailable { retry_after_us: constrain::RETRY_DOWN_US };
+        return refused(refusal, None, scores, ruled_out);
+    };
+    Planner { signals, view, policy, rungs: &rungs, scores: &scores, best }.plan(ruled_out)
+}
+
+fn refused(refusal: Refusal, decided: Option<TierRef>, scores: Vec<Scored>, ruled_out: Vec<RuledOut>) -> Plan {
+    Plan { outcome: Outcome::Refuse(refusal), decided, attempts: Vec::new(), scores, ruled_out }
+}
+
+/// A permitted tier with all that is known of it for this request.
+struct Rung {
+    tier: usize,
+    quality: u8,
+    able: bool,
+    state: State,
+    /// Devices in order; empty for an endpoint and when not up.
+    devices: Vec<usize>,
+    now: Option<Forecast>,
+    idle: Forecast,
+    feasible: bool,
+    availability: f64,
+    cost_micros: u64,
+}
+
+impl Rung {
+    fn facts<'a>(&self, view: &'a FleetView) -> Facts<'a> {
+        Facts {
+            index: self.tier,
+            tier: &view.tiers[self.tier].tier,
+            quality: self.quality,
+            able: self.able,
+            now: self.now,
+            idle: self.idle,
+            availability: self.availability,
+            cost_micros: self.cost_micros,
+        }
+    }
+
+    fn up(&self) -> bool {
+        matches!(self.state, State::Up(_))
+    }
+}
+
+fn rung(
+    signals: &Signals,
+    view: &FleetView,
+    policy: &Policy,
+    draw: f64,
+    tier: usize,
+    floor: u8,
+    ruled_out: &mut Vec<RuledOut>,
+) -> Rung {
+    let here = &view.tiers[tier];
+    let work = Work::of(signals);
+    let cost_micros = score::cost_micros(&here.tier, signals.prompt_tokens, signals.expected_output_tokens);
+    let state = constrain::state(signals, view, tier, cost_micros, ruled_out);
+    let quality = ability::quality(&here.tier, &signals.complexity);
+    let mut rung = Rung {
+        tier,
+        quality,
+        able: quality >= floor,
+        state,
+        devices: Vec::new(),
+        now: None,
+        idle: Forecast { first_token_us: 0.0, finish_us: 0.0 },
+        feasible: false,
+        availability: 0.0,
+        cost_micros,
+    };
+    match (&here.serving, &rung.state) {
+        (Serving::Devices(devices), State::Up(up)) => {
+            let deadline = signals.deadline.as_ref();
+            let context = select::Context { strategy: policy.selection, deadline, turn: here.turn, draw };
+            if let Some(Choice { devices: order, now, idle, feasible }) = select::choose(context, work, devices, up) {
+                (rung.now, rung.idle, rung.feasible) = (Some(now), idle, feasible);
+                rung.availability = up.len() as f64 / devices.len() as f64;
+                rung.devices = order;
+            }
+        }
+        // Not up: what it would do if it were makes it the decided tier all the same.
+        (Serving::Devices(devices), _) => {
+            let neutral = Neutral::of(devices);
+            let idle = devices.iter().map(|d| predict::device(work, d, &neutral).idle);
+            let best = idle.min_by(|a, b| a.finish_us.total_cmp(&b.finish_us));
+            rung.idle = best.unwrap_or_else(|| predict::unknown_device(work));
+        }
+        (Serving::Endpoint(e), state) => {
+            let (now, idle) = predict::endpoint(work, e);
+            rung.idle = idle;
+            if matches!(state, State::Up(_)) {
+                rung.now = Some(now);
+                rung.feasible = predict::feasible(now, signals.deadline.as_ref());
+                rung.availability = if e.breaker == BreakerState::Closed { 1.0 } else { 0.5 };
+            }
+        }
+    }
+    if rung.up() && !rung.feasible {
+        ruled_out.push(RuledOut { tier, device: None, reason: Reason::PredictedLate });
+    }
+    rung
+}
+
+struct Planner<'a> {
+    signals: &'a Signals,
+    view: &'a FleetView,
+    policy: &'a Policy,
+    rungs: &'a [Rung],
+    scores: &'a [Scored],
+    /// Position of the decided tier among the rungs.
+    best: usize,
+}
+
+/// Why a request leaves the decided tier, or that it does not.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leave {
+    Stay,
+    Down,
+    Full,
+    Late,
+}
+
+impl Planner<'_> {
+    fn plan(&self, mut ruled_out: Vec<RuledOut>) -> Plan {
+        let decided = &self.rungs[self.best];
+        let on_miss = self.signals.deadline.map_or(OnMiss::Overflow, |d| d.on_miss);
+        let leave = match decided.state {
+            State::Down(_) => Leave::Down,
+            State::Full(_) => Leave::Full,
+            State::Up(_) if !decided.feasible => Leave::Late,
+            State::Up(_) => Leave::Stay,
+        };
+        if on_miss == OnMiss::Reject && leave == Leave::Late {
+            let late = decided.now.unwrap_or(decided.idle);
+            let refusal = Refusal::BudgetExceeded {
+                first_token_us: late.first_token_us as u64,
+                finish_us: late.finish_us as u64,
+            };
+            return refused(refusal, Some(self.tier_ref(decided)), self.scores.to_vec(), ruled_out);
+        }
+
+        let mut farther = match leave {
+            Leave::Full if self.policy.overflow.mode == OverflowMode::Disabled || on_miss != OnMiss::Overflow => {
+                Vec::new()
+            }
+            _ => self.alternatives(|at| at > self.best && self.rungs[at].able),
+        };
+        let nearer = match self.policy.degrade {
+            Degrade::Mark => self.alternatives(|at| at < self.best),
+            Degrade::Fail => Vec::new(),
+        };
+        let capped = !farther.is_empty() && !may_overflow(self.view.overflow, self.policy.overflow.max_percent);
+        if capped {
+            ruled_out.extend(farther.drain(..).map(|at| RuledOut {
+                tier: self.rungs[at].tier,
+                device: None,
+                reason: Reason::OverflowCapped,
+            }));
+        }
+
+        let attempts = self.order(leave, on_miss, capped, farther, nearer);
+        let decided_ref = Some(self.tier_ref(decided));
+        if attempts.is_empty() {
+            return refused(self.refusal(capped, &ruled_out), decided_ref, self.scores.to_vec(), ruled_out);
+        }
+        Plan { outcome: Outcome::Go, decided: decided_ref, attempts, scores: self.scores.to_vec(), ruled_out }
+    }
+
+    fn order(&self, leave: Leave, on_miss: OnMiss, capped: bool, farther: Vec<usize>, nearer: Vec<usize>) -> Vec<Attempt> {
+        let mut attempts = Vec::new();
+        let feasible = |at: &usize| self.rungs[*at].feasible;
+        let late = leave == Leave::Late;
+        let goes_out = late && on_miss == OnMiss::Overflow && self.policy.overflow.mode == OverflowMode::Predicted;
+        let goes_in = late && (on_miss == OnMiss::Degrade || (goes_out && capped));
+
+        // A late tier is left only for one that is forecast to be in time.
+        let (first_out, rest_out): (Vec<_>, Vec<_>) = farther.into_iter().partition(|at| goes_out && feasible(at));
+        let (first_in, rest_in): (Vec<_>, Vec<_>) = nearer.into_iter().partition(|at| goes_in && feasible(at));
+        attempts.extend(first_out.iter().map(|&at| self.overflow(at, Reason::OverflowPredicted, false)));
+        attempts.extend(first_in.iter().map(|&at| self.degraded(at)));
+        if matches!(leave, Leave::Stay | Leave::Late) {
+            attempts.push(self.decided(late, capped));
+        }
+        let (reason, only_after_failure) = match leave {
+            Leave::Full => (Reason::OverflowSaturated, false),
+            Leave::Down => (Reason::OverflowDown, false),
+            Leave::Stay | Leave::Late => {
+                (Reason::OverflowDown, self.policy.overflow.mode == OverflowMode::Disabled || on_miss != OnMiss::Overflow)
+            }
+        };
+        attempts.extend(rest_out.iter().map(|&at| self.overflow(at, reason, only_after_failure)));
+        attempts.extend(rest_in.iter().map(|&at| self.degraded(at)));
+        attempts
+    }
+
+    /// Rungs that are up, those in time first, then the able, then by score.
+    fn alternatives(&self, which: impl Fn(usize) -> bool) -> Vec<usize> {
+        let mut found: Vec<usize> = (0..self.rungs.len()).filter(|&at| self.rungs[at].up() && which(at)).collect();
+        found.sort_by(|&a, &b| {
+            let key = |at: usize| (self.rungs[at].feasible, self.rungs[at].able);
+            key(b).cmp(&key(a)).then(self.scores[b].now.total_cmp(&self.scores[a].now))
+        });
+        found
+    }
+
+    fn decided(&self, late: bool, capped: bool) -> Attempt {
+        let rung = &self.rungs[self.best];
+        let mut reasons = Vec::new();
+        if matches!(self.signals.model, ModelChoice::Named(_)) {
+            reasons.push(Reason::ModelRequested);
+        }
+        if self.signals.escalate_from.is_some() {
+            reasons.push(Reason::Escalated);
+        }
+        if self.signals.complexity.complex && self.best > 0 {
+            reasons.push(Reason::Complex);
+        }
+        reasons.push(if self.best == 0 { Reason::Nearest } else { Reason::BestScore });
+        if late {
+            reasons.push(Reason::PredictedLate);
+        }
+        if late && capped {
+            reasons.push(Reason::OverflowCapped);
+        }
+        self.attempt(rung, reasons)
+    }
+
+    fn overflow(&self, at: usize, reason: Reason, only_after_failure: bool) -> Attempt {
+        Attempt { overflow: true, only_after_failure, ..self.attempt(&self.rungs[at], vec![reason]) }
+    }
+
+    fn degraded(&self, at: usize) -> Attempt {
+        Attempt { degraded: true, ..self.attempt(&self.rungs[at], vec![Reason::Degraded]) }
+    }
+
+    fn attempt(&self, rung: &Rung, reasons: Vec<Reason>) -> Attempt {
+        let devices = match &self.view.tiers[rung.tier].serving {
+            Serving::Endpoint(_) => Vec::new(),
+            Serving::Devices(devices) => rung
+                .devices
+                .iter()
+                .map(|&index| DeviceRef {
+                    index,
+                    pod_uid: devices[index].pod_uid.clone(),
+                    node: devices[index].node.clone(),
+                })
+                .collect(),
+        };
+        Attempt {
+            tier: self.tier_ref(rung),
+            devices,
+            reasons,
+            overflow: false,
+            degraded: false,
+            only_after_failure: false,
+            forecast: rung.now.unwrap_or(rung.idle),
+            cost_micros: rung.cost_micros,
+        }
+    }
+
+    fn tier_ref(&self, rung: &Rung) -> TierRef {
+        let tier = &self.view.tiers[rung.tier].tier;
+        TierRef { index: rung.tier, uid: tier.uid.clone(), name: tier.name.clone(), boundary: tier.boundary }
+    }
+
+    /// Nothing can be tried: which error says it best.
+    fn refusal(&self, capped: bool, ruled_out: &[RuledOut]) -> Refusal {
+        let cooling = self.rungs.iter().filter_map(|r| constrain::cooling(self.view, r.tier)).min();
+        let full = self.rungs.iter().any(|r| matches!(r.state, State::Full(_)));
+        let retry_after_us =
+            cooling.unwrap_or(if full { constrain::RETRY_FULL_US } else { constrain::RETRY_DOWN_US });
+        if capped {
+            Refusal::OverflowCapped { max_percent: self.policy.overflow.max_percent, retry_after_us }
+        } else if full && !constrain::confined(ruled_out) {
+            Refusal::Overloaded { retry_after_us }
+        } else {
+            Refusal::PermittedTiersUnavailable { retry_after_us }
+        }
+    }
+}
+
+/// Whether one more request of this minute may overflow.
+fn may_overflow(window: OverflowWindow, max_percent: u8) -> bool {
+    let share = (u64::from(window.requests) + 1) * u64::from(max_percent) / 100;
+    let free = if max_percent == 0 { 0 } else { u64::from(FREE_OVERFLOWS) };
+    u64::from(window.overflowed) < share.max(free)
+}

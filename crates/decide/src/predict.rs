@@ -1,0 +1,156 @@
+//! When the first token and the end of an answer would come.
+//!
+//! For a request of C prompt tokens (h of them cached) and G expected output tokens on a device with prefill rate P,
+//! decode step a + c b at batch b, and K slots, n of them taken:
+//!
+//! ```text
+//! wait   = 0 if n < K else time for a slot
+//! ttft   = rtt + max(wait, queued / P) + (C - h) / (0.8 P)
+//! finish = ttft + G (a + c b)
+//! ```
+//!
+//! Both are stretched by the device's own quantile correction. A device of which nothing is known gets its tier's mean,
+//! a tier of which nothing is known gets [`UNKNOWN`]: neutral, never zero load.
+
+use crate::constrain::in_flight;
+use crate::plan::Forecast;
+use crate::signals::{Deadline, Signals};
+use crate::view::{DeviceView, EndpointView, Rates};
+
+/// Rates of a tier of which nothing is known.
+pub const UNKNOWN: Rates = Rates { prefill_rate: 400.0, step_base_us: 25_000.0, step_per_sequence_us: 2_000.0 };
+/// Round trip of which nothing is known.
+const UNKNOWN_RTT_US: f64 = 2_000.0;
+/// The same for an endpoint.
+const UNKNOWN_ENDPOINT_RTT_US: f64 = 60_000.0;
+/// Rates of an endpoint of which nothing is known.
+const UNKNOWN_ENDPOINT: Rates = Rates { prefill_rate: 4_000.0, step_base_us: 20_000.0, step_per_sequence_us: 0.0 };
+/// Prefill of a new prompt shares the device with decoding.
+const PREFILL_SHARE: f64 = 0.8;
+/// Forecasts must lie within this part of the budget.
+const MARGIN: f64 = 0.9;
+
+/// The work that a request is.
+#[derive(Debug, Clone, Copy)]
+pub struct Work {
+    prompt: f64,
+    output: f64,
+}
+
+impl Work {
+    /// Of a request.
+    pub fn of(signals: &Signals) -> Self {
+        Self { prompt: f64::from(signals.prompt_tokens), output: f64::from(signals.expected_output_tokens) }
+    }
+}
+
+/// What is taken for a device that has not reported.
+#[derive(Debug, Clone, Copy)]
+pub struct Neutral {
+    rates: Rates,
+    in_flight: f64,
+    slots: f64,
+}
+
+impl Neutral {
+    /// The mean of the devices that have reported.
+    pub fn of(devices: &[DeviceView]) -> Self {
+        let (mut n, mut sum) = (0.0, [0.0f64; 5]);
+        for d in devices {
+            if let Some(rates) = known(d) {
+                let slots = d.report.map_or(1, |r| r.load.slots.max(1));
+                let values = [
+                    rates.prefill_rate,
+                    rates.step_base_us,
+                    rates.step_per_sequence_us,
+                    f64::from(in_flight(d)),
+                    f64::from(slots),
+                ];
+                n += 1.0;
+                sum.iter_mut().zip(values).for_each(|(s, v)| *s += v);
+            }
+        }
+        if n == 0.0 {
+            return Self { rates: UNKNOWN, in_flight: 0.0, slots: 1.0 };
+        }
+        let [prefill_rate, step_base_us, step_per_sequence_us, in_flight, slots] = sum.map(|s| s / n);
+        Self { rates: Rates { prefill_rate, step_base_us, step_per_sequence_us }, in_flight, slots }
+    }
+}
+
+fn known(d: &DeviceView) -> Option<Rates> {
+    let load = d.report?.load;
+    (load.prefill_rate > 0.0 && load.step_base_us > 0.0).then_some(Rates {
+        prefill_rate: load.prefill_rate,
+        step_base_us: load.step_base_us,
+        step_per_sequence_us: load.step_per_sequence_us,
+    })
+}
+
+/// What is forecast of one device.
+#[derive(Debug, Clone, Copy)]
+pub struct Device {
+    /// As it is now.
+    pub now: Forecast,
+    /// If it had nothing else to do.
+    pub idle: Forecast,
+    /// Requests that it has.
+    pub in_flight: f64,
+    /// Tokens a second that it has left.
+    pub spare: f64,
+}
+
+/// Forecasts one device.
+pub fn device(work: Work, d: &DeviceView, neutral: &Neutral) -> Device {
+    let rates = known(d).unwrap_or(neutral.rates);
+    let load = d.report.map(|r| r.load);
+    let slots = load.map_or(neutral.slots, |l| f64::from(l.slots.max(1)));
+    let own = f64::from(in_flight(d));
+    let n = if load.is_none() { own.max(neutral.in_flight) } else { own };
+    let queued = load.map_or(0.0, |l| l.queued_prefill_tokens as f64) + d.own_prompt_tokens_since_report as f64;
+    let rtt = d.rtt_us.map_or(UNKNOWN_RTT_US, |r| r as f64);
+    let step = |batch: f64| rates.step_base_us + rates.step_per_sequence_us * batch;
+
+    let cached = f64::from(d.cached_tokens).min(work.prompt);
+    let prefill = (work.prompt - cached) / (PREFILL_SHARE * rates.prefill_rate) * 1e6;
+    // A slot frees when one of K answers, each half done on average, ends; those that wait go first.
+    let wait = if n < slots { 0.0 } else { work.output * step(slots) * ((n - slots) / slots + 0.5 / slots) };
+    let stretch = if d.correction > 0.0 { d.correction } else { 1.0 };
+    let forecast = |waiting: f64, batch: f64| {
+        let first = (rtt + waiting + prefill) * stretch;
+        Forecast { first_token_us: first, finish_us: first + work.output * step(batch) * stretch }
+    };
+    Device {
+        now: forecast(wait.max(queued / rates.prefill_rate * 1e6), (n + 1.0).min(slots)),
+        idle: forecast(0.0, 1.0),
+        in_flight: n,
+        spare: (slots - n) * 1e6 / step((n + 1.0).min(slots)),
+    }
+}
+
+/// Forecasts a device of a tier that has none.
+pub fn unknown_device(work: Work) -> Forecast {
+    let first = UNKNOWN_RTT_US + work.prompt / (PREFILL_SHARE * UNKNOWN.prefill_rate) * 1e6;
+    let step = UNKNOWN.step_base_us + UNKNOWN.step_per_sequence_us;
+    Forecast { first_token_us: first, finish_us: first + work.output * step }
+}
+
+/// Forecasts an endpoint: `(as it is now, if idle)`.
+pub fn endpoint(work: Work, e: &EndpointView) -> (Forecast, Forecast) {
+    let rates = e.rates.filter(|r| r.prefill_rate > 0.0).unwrap_or(UNKNOWN_ENDPOINT);
+    let rtt = e.rtt_us.map_or(UNKNOWN_ENDPOINT_RTT_US, |r| r as f64);
+    let stretch = if e.correction > 0.0 { e.correction } else { 1.0 };
+    let forecast = |queue: f64, batch: f64| {
+        let first = (rtt + queue + work.prompt / rates.prefill_rate * 1e6) * stretch;
+        let step = rates.step_base_us + rates.step_per_sequence_us * batch;
+        Forecast { first_token_us: first, finish_us: first + work.output * step * stretch }
+    };
+    (forecast(e.queue_us as f64, f64::from(e.in_flight) + 1.0), forecast(0.0, 1.0))
+}
+
+/// Whether a forecast lies within the budget, with a margin.
+pub fn feasible(forecast: Forecast, deadline: Option<&Deadline>) -> bool {
+    deadline.is_none_or(|d| {
+        forecast.first_token_us <= MARGIN * d.first_token_us as f64 && forecast.finish_us <= MARGIN * d.total_us as f64
+    })
+}

@@ -1,0 +1,121 @@
+//! What is known of a request when it is decided: numbers and labels, never its text.
+
+use serde::{Deserialize, Serialize};
+use terrace_contract::policy::{Budget, OnMiss, Priority, Weights};
+use terrace_contract::reason::Reason;
+use terrace_contract::tier::Feature;
+use terrace_contract::trust::Class;
+
+use crate::complexity::Verdict;
+
+/// A request as [`crate::decide`] sees it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Signals {
+    /// Tokens of the prompt, counted or estimated.
+    pub prompt_tokens: u32,
+    /// Tokens that the answer is expected to have ([`crate::output::expected`]).
+    pub expected_output_tokens: u32,
+    /// Tokens of the answer that the client asked for, which the context must hold; none: it set no limit, and the
+    /// expected ones count.
+    pub max_output_tokens: Option<u32>,
+    /// How sensitive it is.
+    pub class: Class,
+    /// Why the class is what it is.
+    pub class_reasons: Vec<Reason>,
+    /// Abilities without which it cannot be answered.
+    pub needs: Vec<Feature>,
+    /// The model that the client named, or `auto`.
+    pub model: ModelChoice,
+    /// The caller's context.
+    pub feature: String,
+    /// What it may take; none: no budget covers the feature.
+    pub deadline: Option<Deadline>,
+    /// The caller's own preference, within the policy.
+    pub prefer: Option<Prefer>,
+    /// How hard it is.
+    pub complexity: Verdict,
+    /// The rung, counted from the nearest, below which an earlier answer was not good enough: escalation never asks
+    /// the same tier again.
+    pub escalate_from: Option<usize>,
+}
+
+/// The model that the client named.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ModelChoice {
+    /// The policy chooses.
+    Auto,
+    /// Only tiers that serve this model.
+    Named(String),
+}
+
+impl ModelChoice {
+    /// Reads the `model` field of a request.
+    pub fn parse(model: &str) -> Self {
+        if model == terrace_contract::names::AUTO_MODEL { Self::Auto } else { Self::Named(model.to_owned()) }
+    }
+}
+
+/// What a request may still take, from the moment of the decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Deadline {
+    /// Time to the first token that remains, microseconds.
+    pub first_token_us: u64,
+    /// Time to the end of the answer that remains, microseconds.
+    pub total_us: u64,
+    /// What happens when the decided tier cannot make it.
+    pub on_miss: OnMiss,
+    /// Interactive goes before Batch under load.
+    pub priority: Priority,
+}
+
+impl Deadline {
+    /// What remains of a budget after `elapsed_us`.
+    pub fn after(budget: &Budget, elapsed_us: u64) -> Self {
+        Self {
+            first_token_us: budget.first_token_us.saturating_sub(elapsed_us),
+            total_us: budget.total_us.saturating_sub(elapsed_us),
+            on_miss: budget.on_miss,
+            priority: budget.priority,
+        }
+    }
+}
+
+/// The caller's own preference: `x-terrace-prefer`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Prefer {
+    /// The nearest.
+    Privacy,
+    /// The soonest.
+    Latency,
+    /// The cheapest.
+    Cost,
+    /// The most able.
+    Quality,
+}
+
+impl Prefer {
+    /// Reads the header's value, in any case.
+    pub fn parse(value: &str) -> Option<Self> {
+        match value.trim().to_ascii_lowercase().as_str() {
+            "privacy" => Some(Self::Privacy),
+            "latency" => Some(Self::Latency),
+            "cost" => Some(Self::Cost),
+            "quality" => Some(Self::Quality),
+            _ => None,
+        }
+    }
+
+    /// The weights that it stands for.
+    pub fn weights(self) -> Weights {
+        match self {
+            Self::Privacy => Weights::PRIVACY_FIRST,
+            Self::Latency => Weights::LATENCY_FIRST,
+            Self::Cost => Weights::COST_FIRST,
+            Self::Quality => Weights::QUALITY_FIRST,
+        }
+    }
+}
