@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Sent in the last event of a stream, or as the `terrace` member of a JSON body, when asked for with
 /// [`crate::headers::CONFIDENCE`]. Log-probabilities are natural logarithms; entropy is in nats.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Confidence {
     /// Mean log-probability of the sampled tokens.

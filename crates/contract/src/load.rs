@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a device has to do, and how fast it does it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Load {
     /// Sequences being decoded or prefilled.

@@ -8,6 +8,7 @@ use crate::trust::{Boundaries, Boundary, Class};
 
 /// A compiled RoutingPolicy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Policy {
     /// The object's UID: a router never takes a snapshot of another one.
@@ -48,6 +49,7 @@ pub struct Policy {
 
 /// Weights of the five objectives, in percent, adding to 100.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Weights {
     /// Expected quality of the answer.
@@ -80,6 +82,7 @@ impl Weights {
 
 /// Who may call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Access {
     /// Anyone who reaches the port.
@@ -94,6 +97,7 @@ pub enum Access {
 
 /// What one caller's key may do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct KeyRule {
     /// The entry's name in the Secret: the caller's name.
@@ -108,6 +112,7 @@ pub struct KeyRule {
 
 /// How sensitive requests are, and where each class may go.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Sensitivity {
     /// The floor of every request.
@@ -160,6 +165,7 @@ impl Sensitivity {
 
 /// Which score the detector uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Detector {
     /// The simple score of decide.
     Score,
@@ -169,6 +175,7 @@ pub enum Detector {
 
 /// Anonymisation: which classes, and up to which boundary.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Anonymise {
     /// Classes that may be anonymised; never Restricted.
@@ -179,6 +186,7 @@ pub struct Anonymise {
 
 /// Consent of the caller to send a class further than its boundary.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Consent {
     /// Classes that consent can be asked for.
@@ -189,6 +197,7 @@ pub struct Consent {
 
 /// Regions where data of a class may be processed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Residency {
     /// The class and every higher one.
@@ -199,6 +208,7 @@ pub struct Residency {
 
 /// One entity type that the policy names itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Entity {
     /// Its name in reasons and the ledger.
@@ -211,6 +221,7 @@ pub struct Entity {
 
 /// How complexity is judged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Complexity {
     /// The mode.
@@ -221,6 +232,7 @@ pub struct Complexity {
 
 /// How complexity is judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum ComplexityMode {
     /// By prompt length alone.
     Static,
@@ -232,6 +244,7 @@ pub enum ComplexityMode {
 
 /// How a near answer is checked before it is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Cascade {
     /// Never.
@@ -252,6 +265,7 @@ pub enum Cascade {
 
 /// How a device of a tier is picked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Strategy {
     /// The feasible device that finishes first.
     ShortestExpectedCompletion,
@@ -267,6 +281,7 @@ pub enum Strategy {
 
 /// When a tier is left because it cannot answer in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Overflow {
     /// The mode.
@@ -277,6 +292,7 @@ pub struct Overflow {
 
 /// When a tier is left because it cannot answer in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum OverflowMode {
     /// Only when the tier is down.
     Disabled,
@@ -288,6 +304,7 @@ pub enum OverflowMode {
 
 /// What happens when a wider tier was decided but fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Degrade {
     /// Serve the nearer answer, marked.
     Mark,
@@ -297,6 +314,7 @@ pub enum Degrade {
 
 /// Learning mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum LearningMode {
     /// Nothing is learned.
     Disabled,
@@ -310,6 +328,7 @@ pub enum LearningMode {
 
 /// What happens when an egress record cannot be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum OnWriteFailure {
     /// The crossing does not happen.
     Deny,
@@ -319,6 +338,7 @@ pub enum OnWriteFailure {
 
 /// Limits of the whole policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Limits {
     /// Bytes of a request's body.
@@ -333,6 +353,7 @@ pub struct Limits {
 
 /// A compiled LatencyBudget.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Budget {
     /// The object's UID.
@@ -359,6 +380,7 @@ pub struct Budget {
 
 /// What happens when the decided tier cannot make the budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum OnMiss {
     /// Try the next permitted tier.
     Overflow,
@@ -370,6 +392,7 @@ pub enum OnMiss {
 
 /// Who yields under load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Priority {
     /// Someone waits.
     Interactive,
@@ -379,6 +402,7 @@ pub enum Priority {
 
 /// A chain of calls that shares one budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Chain {
     /// Hops at most.

@@ -6,6 +6,7 @@ macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $code:literal),* $(,)?) => {
         /// One reason code.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         pub enum Reason { $($(#[$doc])* #[serde(rename = $code)] $name),* }
         impl Reason {
             /// Every reason.

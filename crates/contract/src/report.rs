@@ -7,6 +7,7 @@ use crate::trust::Class;
 
 /// `POST /v1/reports`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     /// [`crate::SCHEMA_VERSION`].
@@ -39,6 +40,7 @@ pub struct Report {
 
 /// Requests with the same fate. `tier` is empty when none answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Count {
     /// UID of the tier that answered.
@@ -59,6 +61,7 @@ pub struct Count {
 
 /// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Outcome {
     /// Answered by the tier decided.
     Served,
@@ -82,6 +85,7 @@ pub enum Outcome {
 
 /// Latency of one tier and feature.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Latency {
     /// UID of the tier.
@@ -102,6 +106,7 @@ pub struct Latency {
 
 /// Use of one tier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
     /// UID of the tier.
@@ -120,6 +125,7 @@ pub struct Usage {
 
 /// Whether a tier can be reached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Reachability {
     /// UID of the tier.
@@ -132,6 +138,7 @@ pub struct Reachability {
 
 /// State of the egress ledger.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Ledger {
     /// When it was last written.

@@ -11,6 +11,7 @@ const ALPHA: f64 = 0.01;
 
 /// A sketch of non-negative integers (microseconds).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Sketch {
     /// Values below 1.

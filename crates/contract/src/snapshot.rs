@@ -10,6 +10,7 @@ use crate::tier::{Device, Tier};
 
 /// A whole snapshot of one policy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
     /// [`crate::SCHEMA_VERSION`].
@@ -40,6 +41,7 @@ pub struct Snapshot {
 
 /// Generations of the objects behind a snapshot, by UID.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Generations {
     /// Of the policy.

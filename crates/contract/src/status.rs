@@ -6,6 +6,7 @@ use crate::load::Load;
 
 /// `GET /terrace/status`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AgentStatus {
     /// [`crate::SCHEMA_VERSION`].
@@ -26,6 +27,7 @@ pub struct AgentStatus {
 
 /// A loaded model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ModelStatus {
     /// The name clients use.
@@ -42,6 +44,7 @@ pub struct ModelStatus {
 
 /// What a model runs on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceStatus {
     /// `cpu`, `cuda` or `vulkan`.
@@ -52,6 +55,7 @@ pub struct DeviceStatus {
 
 /// Why an agent ended before it was ready: the container's termination message, as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Termination {
     /// A reason of [`AgentFailure`].
@@ -62,6 +66,7 @@ pub struct Termination {
 
 /// Why an agent cannot serve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum AgentFailure {
     /// The file's SHA-256 is not the one asked for.
     DigestMismatch,

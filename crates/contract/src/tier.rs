@@ -6,6 +6,7 @@ use crate::trust::Boundary;
 
 /// A compiled Tier.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Tier {
     /// The object's UID: clearances and connection pools are keyed by it.
@@ -36,6 +37,7 @@ pub struct Tier {
 
 /// What answers in a tier.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Backend {
     /// Edge agents.
@@ -56,6 +58,7 @@ impl Backend {
 
 /// Edge agents of one tier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Fleet {
     /// The model's name.
@@ -72,6 +75,7 @@ pub struct Fleet {
 
 /// An OpenAI-compatible endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Endpoint {
     /// Base URL, as an SDK takes it: `https://api.example.com/v1`.
@@ -92,6 +96,7 @@ pub struct Endpoint {
 
 /// What an endpoint grants; none: no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct EndpointLimits {
     /// Requests in flight.
@@ -104,6 +109,7 @@ pub struct EndpointLimits {
 
 /// Price in micro-units.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Cost {
     /// ISO 4217 code; empty when the tier has no price.
@@ -118,6 +124,7 @@ pub struct Cost {
 
 /// Energy, in microjoules and micro-units.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Energy {
     /// Microjoules a prompt token.
@@ -130,6 +137,7 @@ pub struct Energy {
 
 /// What a tier can do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Capability {
     /// Optional abilities.
@@ -144,6 +152,7 @@ pub struct Capability {
 
 /// An ability that not every tier has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Feature {
     /// Tool calls.
     Tools,
@@ -159,6 +168,7 @@ pub enum Feature {
 
 /// Quality at one task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TaskQuality {
     /// The task.
@@ -169,6 +179,7 @@ pub struct TaskQuality {
 
 /// One place in a fleet tier that can take a request: one agent pod on one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Device {
     /// UID of its tier.

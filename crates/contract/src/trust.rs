@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// How sensitive a request is. Ordered: a higher class is never allowed further than a lower one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Class {
     /// May be read by anyone.
     Public,
@@ -43,6 +44,7 @@ impl std::fmt::Display for Class {
 
 /// How far data travels to reach a tier. Ordered: nearest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Boundary {
     /// On the device's own node.
     Device,
@@ -71,6 +73,7 @@ impl std::fmt::Display for Boundary {
 
 /// The widest boundary of each class. Monotone: a higher class never has a wider one; `restricted` is never Public.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Boundaries {
     /// For class Public.
