@@ -1,0 +1,91 @@
+//! Spans: to a collector over OTLP, to a file, or nowhere; and W3C trace context in and out of HTTP headers.
+
+use http::HeaderMap;
+use opentelemetry::propagation::TextMapPropagator as _;
+use opentelemetry::trace::{TraceContextExt as _, TracerProvider as _};
+use opentelemetry::{Context, KeyValue};
+use opentelemetry_http::{HeaderExtractor, HeaderInjector};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracerProvider};
+use tracing::{Span, Subscriber};
+use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::{Layer, filter};
+
+use crate::sampling::Sampling;
+use crate::{InitError, Options, collector, trace_file};
+
+/// Spans that wait for the collector at most; more are dropped, the program never waits.
+const QUEUE: usize = 4096;
+/// How long a finished span waits for company.
+const DELAY: std::time::Duration = std::time::Duration::from_millis(500);
+
+pub(crate) fn provider(options: &Options, sampling: Sampling) -> Result<Option<SdkTracerProvider>, InitError> {
+    if options.otlp_endpoint.is_none() && options.trace_file.is_none() {
+        return Ok(None);
+    }
+    let mut builder = SdkTracerProvider::builder()
+        .with_sampler(Sampler::ParentBased(Box::new(sampling)))
+        .with_resource(resource(options.service));
+    if let Some(endpoint) = &options.otlp_endpoint {
+        let exporter = collector::exporter(endpoint)?;
+        let batch = BatchConfigBuilder::default().with_max_queue_size(QUEUE).with_scheduled_delay(DELAY).build();
+        let processor = BatchSpanProcessor::builder(exporter).with_batch_config(batch).build();
+        builder = builder.with_span_processor(processor);
+    }
+    if let Some(path) = &options.trace_file {
+        builder = builder.with_simple_exporter(trace_file::TraceFile::open(path, options.service)?);
+    }
+    Ok(Some(builder.build()))
+}
+
+/// The layer that turns Terrace's own spans (no library's) into OpenTelemetry's.
+pub(crate) fn layer<S>(provider: &SdkTracerProvider, service: &'static str) -> impl Layer<S> + Send + Sync + use<S>
+where
+    S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
+{
+    tracing_opentelemetry::layer()
+        .with_tracer(provider.tracer(service))
+        .with_location(false)
+        .with_threads(false)
+        .with_target(false)
+        .with_tracked_inactivity(false)
+        .with_filter(filter::filter_fn(|metadata| {
+            metadata.target().starts_with("terrace") && *metadata.level() <= tracing::Level::INFO
+        }))
+}
+
+fn resource(service: &'static str) -> Resource {
+    let from_env = [("k8s.pod.name", "POD_NAME"), ("k8s.pod.uid", "POD_UID"), ("k8s.node.name", "NODE_NAME")]
+        .into_iter()
+        .filter_map(|(attribute, name)| Some(KeyValue::new(attribute, std::env::var(name).ok()?)));
+    Resource::builder()
+        .with_service_name(service)
+        .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
+        .with_attributes(from_env)
+        .build()
+}
+
+/// The trace context that a caller sent; empty when there is none.
+pub fn extract(headers: &HeaderMap) -> Context {
+    TraceContextPropagator::new().extract_with_context(&Context::new(), &HeaderExtractor(headers))
+}
+
+/// Makes `span` a child of the span that the caller sent, if any. Before the span is entered for the first time.
+pub fn set_parent(span: &Span, headers: &HeaderMap) {
+    // Fails when traces go nowhere: then there is nothing to link.
+    let _ = span.set_parent(extract(headers));
+}
+
+/// Writes `span`'s context into headers, for the next hop.
+pub fn inject(span: &Span, headers: &mut HeaderMap) {
+    TraceContextPropagator::new().inject_context(&span.context(), &mut HeaderInjector(headers));
+}
+
+/// The trace that `span` belongs to, in hex; none when traces go nowhere.
+pub fn trace_id(span: &Span) -> Option<String> {
+    let context = span.context();
+    let context = context.span().span_context().clone();
+    context.is_valid().then(|| context.trace_id().to_string())
+}
