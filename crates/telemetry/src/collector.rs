@@ -44,6 +44,7 @@ pub(crate) fn exporter(endpoint: &str) -> Result<Reporting, InitError> {
         .with_protocol(Protocol::HttpBinary)
         .with_endpoint(&address)
         .with_timeout(TIMEOUT)
+        .with_retry_policy(opentelemetry_otlp::RetryPolicy::default().with_max_retries(1))
         .build()
         .map_err(|e| refused(e.to_string()))?;
     Ok(Reporting { inner, address, state: Mutex::default() })
