@@ -34,15 +34,15 @@ pub enum CertificateError {
     #[error("it speaks for {found}, not for {expected}")]
     WrongIdentity {
         /// Who it is.
-        found: Identity,
+        found: Box<Identity>,
         /// Who was meant.
-        expected: Identity,
+        expected: Box<Identity>,
     },
     /// It may not be used this way.
     #[error("{identity} has no leave to {what}: its extended key usage lacks {usage}")]
     Usage {
         /// Who it is.
-        identity: Identity,
+        identity: Box<Identity>,
         /// `serve` or `call`.
         what: &'static str,
         /// The usage that is missing.
@@ -88,7 +88,7 @@ pub(crate) fn caller(der: &CertificateDer<'_>) -> Result<Identity, CertificateEr
     if facts.may_call {
         Ok(facts.identity)
     } else {
-        Err(CertificateError::Usage { identity: facts.identity, what: "call", usage: "clientAuth" })
+        Err(CertificateError::Usage { identity: Box::new(facts.identity), what: "call", usage: "clientAuth" })
     }
 }
 
@@ -96,10 +96,13 @@ pub(crate) fn caller(der: &CertificateDer<'_>) -> Result<Identity, CertificateEr
 pub(crate) fn check_server(der: &CertificateDer<'_>, expected: &Identity) -> Result<(), CertificateError> {
     let facts = read(der)?;
     if facts.identity != *expected {
-        return Err(CertificateError::WrongIdentity { found: facts.identity, expected: expected.clone() });
+        return Err(CertificateError::WrongIdentity {
+            found: Box::new(facts.identity),
+            expected: Box::new(expected.clone()),
+        });
     }
     if !facts.may_serve {
-        return Err(CertificateError::Usage { identity: facts.identity, what: "serve", usage: "serverAuth" });
+        return Err(CertificateError::Usage { identity: Box::new(facts.identity), what: "serve", usage: "serverAuth" });
     }
     Ok(())
 }

@@ -46,7 +46,7 @@ pub enum IdentityError {
     },
     /// The certificate names nobody.
     #[error("tls.crt cannot be used: {0}")]
-    Certificate(#[from] CertificateError),
+    Certificate(Box<CertificateError>),
     /// rustls refuses the combination.
     #[error("tls.crt, tls.key and ca.crt cannot be used together: {0}")]
     Tls(#[from] rustls::Error),
@@ -101,7 +101,7 @@ impl Current {
         let pem = |file, why: &dyn std::fmt::Display| IdentityError::Pem { file, why: why.to_string() };
         let chain = certificates(&material.cert_pem).map_err(|e| pem("tls.crt", &e))?;
         let leaf = chain.first().ok_or_else(|| pem("tls.crt", &"it holds no certificate"))?;
-        let facts = certificate::read(leaf)?;
+        let facts = certificate::read(leaf).map_err(|e| IdentityError::Certificate(Box::new(e)))?;
         let private = crate::authority::private_key(&material.key_pem).map_err(|e| pem("tls.key", &e))?;
         let mut roots = RootCertStore::empty();
         for root in certificates(&material.ca_pem).map_err(|e| pem("ca.crt", &e))? {

@@ -1,4 +1,5 @@
 //! Two programs over real sockets: who gets in, who does not, and what a renewal changes.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::net::SocketAddr;
 use std::path::Path;
