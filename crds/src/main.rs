@@ -1,2 +1,22 @@
-//! Terrace's kinds: Tier, RoutingPolicy, LatencyBudget; their validation and their compilation to a snapshot.
-fn main() {}
+//! Writes the kinds' definitions: `crdgen` to the standard output, `crdgen DIR` as one file a kind.
+
+use std::io::Write;
+use std::path::Path;
+
+fn main() -> std::io::Result<()> {
+    match std::env::args().nth(1) {
+        None => {
+            let mut out = std::io::stdout().lock();
+            for (_, text) in terrace_crds::render::files() {
+                out.write_all(text.as_bytes())?;
+            }
+        }
+        Some(dir) => {
+            std::fs::create_dir_all(&dir)?;
+            for (name, text) in terrace_crds::render::files() {
+                std::fs::write(Path::new(&dir).join(name), text)?;
+            }
+        }
+    }
+    Ok(())
+}
