@@ -27,3 +27,15 @@ pub fn on_signal() -> std::io::Result<CancellationToken> {
     });
     Ok(token)
 }
+
+/// Has the system send SIGTERM to this process when its parent ends: a killed `terrace up` leaves nothing running.
+///
+/// # Errors
+/// When the system refuses, or the parent has ended already.
+pub fn end_with_parent() -> std::io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
+    match rustix::process::getppid() {
+        Some(parent) if parent != rustix::process::Pid::INIT => Ok(()),
+        _ => Err(std::io::Error::other("the parent has ended already")),
+    }
+}
