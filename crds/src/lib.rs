@@ -4,10 +4,12 @@
 //! | --- | --- |
 //! | [`tier`], [`routing_policy`], [`latency_budget`] | the kinds, with their CEL rules |
 //! | [`shared`], [`text`] | what more than one kind uses; strings with a form |
+//! | [`agent`] | engine settings as the flags of an agent |
 //! | [`sentence`] | what is said when a rule is broken |
 //! | [`render`] | the definitions for the API server and the chart |
 //! | [`yaml`] | the one way to read and write manifests |
 
+pub mod agent;
 mod choice;
 pub mod latency_budget;
 pub mod render;
