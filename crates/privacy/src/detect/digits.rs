@@ -1,0 +1,282 @@
+//! Numbers: a hand-written scan for runs of digits, then validators. No word borders are used: there is none between a
+//! Han character and a digit.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use super::{Kind, Report};
+
+/// Characters between two digits of one run, at most.
+const MAX_GAP: usize = 3;
+/// Digits of a run that are looked at; what is longer is no number that a person has.
+const MAX_DIGITS: usize = 64;
+
+/// One digit of a run: its value and where it stands.
+#[derive(Clone, Copy)]
+struct Digit {
+    value: u8,
+    at: usize,
+}
+
+/// Finds numbers in a text.
+pub fn scan(text: &str, report: &mut Report<'_>) {
+    let bytes = text.as_bytes();
+    let mut run: Vec<Digit> = Vec::new();
+    let mut at = 0;
+    while let Some(start) = bytes[at..].iter().position(u8::is_ascii_digit).map(|i| at + i) {
+        run.clear();
+        at = start;
+        let mut end = start;
+        while at < bytes.len() {
+            if bytes[at].is_ascii_digit() {
+                run.push(Digit { value: bytes[at] - b'0', at });
+                end = at + 1;
+                at = end;
+            } else if at - end < MAX_GAP && separates(bytes[at]) {
+                at += 1;
+            } else {
+                break;
+            }
+        }
+        at = end;
+        look(text, &run, report);
+    }
+}
+
+/// What people put between the digits of one number.
+pub(super) fn separates(b: u8) -> bool {
+    matches!(b, b' ' | b'-' | b'.' | b'/' | b'_' | b',' | b'\n' | b'\t' | b'\r' | b'(' | b')')
+}
+
+fn look(text: &str, run: &[Digit], report: &mut Report<'_>) {
+    ip(text, run, report);
+    // A number may stand among others: try it wherever a group starts, as long as groups go on.
+    let mut taken = 0;
+    for start in (0..run.len().min(MAX_DIGITS)).filter(|&i| i == 0 || run[i].at > run[i - 1].at + 1) {
+        if start < taken {
+            continue;
+        }
+        if let Some((kind, length)) = number(text, &run[start..run.len().min(start + MAX_DIGITS)]) {
+            let found = &text[run[start].at..=run[start + length - 1].at];
+            report(kind, found);
+            taken = start + length;
+        }
+    }
+}
+
+/// The number that starts a run, and its digits. It must end where a group ends.
+fn number(text: &str, run: &[Digit]) -> Option<(Kind, usize)> {
+    let ends = |length: usize| {
+        length <= run.len() && run.get(length).is_none_or(|next| next.at > run[length - 1].at + 1)
+    };
+    if let Some(length) = (12..=19).rev().find(|&n| ends(n) && card(&run[..n])) {
+        return Some((Kind::Card, length));
+    }
+    if ends(17) && resident_id(text, &run[..17], true) {
+        return Some((Kind::ResidentId, 17));
+    }
+    if ends(18) && resident_id(text, &run[..18], false) {
+        return Some((Kind::ResidentId, 18));
+    }
+    if ends(9) && ssn(text, &run[..9]) {
+        return Some((Kind::Ssn, 9));
+    }
+    (7..=15).rev().find(|&n| ends(n) && phone(text, &run[..n])).map(|n| (Kind::Phone, n))
+}
+
+fn value(digits: &[Digit]) -> u64 {
+    digits.iter().fold(0, |sum, d| sum * 10 + u64::from(d.value))
+}
+
+/// Luhn, with the lengths that each brand issues.
+fn card(digits: &[Digit]) -> bool {
+    let n = digits.len();
+    let (two, three, four) = (value(&digits[..2]), value(&digits[..3]), value(&digits[..4]));
+    let brand = match digits[0].value {
+        4 => matches!(n, 13 | 16 | 19),
+        5 => (n == 16 && (51..=55).contains(&two)) || (matches!(two, 50 | 56..=58) && n >= 12),
+        2 => n == 16 && (2221..=2720).contains(&four),
+        3 => {
+            (n == 15 && matches!(two, 34 | 37))
+                || (matches!(n, 14 | 16) && (matches!(three, 300..=305 | 309) || matches!(two, 36 | 38 | 39)))
+                || (matches!(n, 16..=19) && (3528..=3589).contains(&four))
+        }
+        6 => {
+            (matches!(n, 16..=19) && (four == 6011 || (644..=649).contains(&three) || matches!(two, 62 | 65)))
+                || (matches!(two, 60 | 63 | 67 | 69) && n >= 12)
+        }
+        1 => n == 15 && four == 1800,
+        _ => false,
+    };
+    brand && luhn(digits) && digits.iter().any(|d| d.value != digits[0].value)
+}
+
+fn luhn(digits: &[Digit]) -> bool {
+    let sum: u32 = digits
+        .iter()
+        .rev()
+        .enumerate()
+        .map(|(i, d)| match (i % 2, u32::from(d.value) * 2) {
+            (0, _) => u32::from(d.value),
+            (_, twice) if twice > 9 => twice - 9,
+            (_, twice) => twice,
+        })
+        .sum();
+    sum % 10 == 0
+}
+
+/// Written 3-2-4, or nine digits in a row after its name.
+fn ssn(text: &str, digits: &[Digit]) -> bool {
+    let (area, group, serial) = (value(&digits[..3]), value(&digits[3..5]), value(&digits[5..]));
+    if matches!(area, 0 | 666 | 900..) || group == 0 || serial == 0 {
+        return false;
+    }
+    let gaps = gaps(digits);
+    gaps == [3, 5] || (gaps.is_empty() && named(text, digits[0].at, &["ssn", "social security"]))
+}
+
+/// Where the groups of a number part: `[3, 5]` for 123-45-6789.
+fn gaps(digits: &[Digit]) -> Vec<usize> {
+    (1..digits.len()).filter(|&i| digits[i].at > digits[i - 1].at + 1).collect()
+}
+
+/// Whether one of some words stands within 40 bytes before a place.
+fn named(text: &str, at: usize, words: &[&str]) -> bool {
+    let mut from = at.saturating_sub(40);
+    while !text.is_char_boundary(from) {
+        from -= 1;
+    }
+    let before = text[from..at].to_lowercase();
+    words.iter().any(|w| before.contains(w))
+}
+
+/// Eighteen places: region, birth date, order, check digit by ISO 7064 mod 11-2, which may be an X.
+fn resident_id(text: &str, digits: &[Digit], x: bool) -> bool {
+    const WEIGHTS: [u64; 17] = [7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2];
+    let check = match (x, digits.get(17)) {
+        (false, Some(last)) => u64::from(last.value),
+        (true, None) if matches!(text.as_bytes().get(digits[16].at + 1), Some(b'X' | b'x')) => 10,
+        _ => return false,
+    };
+    let (year, month, day) = (value(&digits[6..10]), value(&digits[10..12]), value(&digits[12..14]));
+    let sum: u64 = digits.iter().zip(WEIGHTS).map(|(d, w)| u64::from(d.value) * w).sum();
+    (1900..2100).contains(&year)
+        && (1..=12).contains(&month)
+        && (1..=31).contains(&day)
+        && (sum + check) % 11 == 1
+}
+
+/// With a plus and a country, as a US number in groups, as a Chinese mobile number, or after a word for it.
+fn phone(text: &str, digits: &[Digit]) -> bool {
+    let n = digits.len();
+    let bytes = text.as_bytes();
+    let mut before = digits[0].at;
+    while before > 0 && matches!(bytes[before - 1], b'(' | b' ') {
+        before -= 1;
+    }
+    let plus = before > 0 && bytes[before - 1] == b'+';
+    let gaps = gaps(digits);
+    let us = n == 10 && gaps == [3, 6] && digits[0].value > 1 && digits[3].value > 1;
+    let us_long = n == 11 && gaps == [1, 4, 7] && digits[0].value == 1;
+    let chinese = n == 11 && gaps.is_empty() && digits[0].value == 1 && digits[1].value >= 3 && !glued(bytes, digits);
+    (plus && n >= 8 && digits[0].value > 0)
+        || us
+        || us_long
+        || chinese
+        || (n <= 13 && named(text, digits[0].at, &["phone", "mobile", "call me", "cell:", "tel:", "tel.", "电话", "手机"]))
+}
+
+/// Whether a letter or digit touches the number: then it is a part of some identifier.
+fn glued(bytes: &[u8], digits: &[Digit]) -> bool {
+    let touches = |at: Option<usize>| at.and_then(|i| bytes.get(i)).is_some_and(|b| b.is_ascii_alphanumeric());
+    touches(digits[0].at.checked_sub(1)) || digits.last().is_some_and(|d| touches(Some(d.at + 1)))
+}
+
+/// Four groups with dots between, each at most 255, that are not part of a longer dotted number (a version).
+fn ip(text: &str, run: &[Digit], report: &mut Report<'_>) {
+    let bytes = text.as_bytes();
+    let mut groups: Vec<(usize, usize)> = Vec::new();
+    for d in run {
+        match groups.last_mut() {
+            Some((_, end)) if *end == d.at => *end = d.at + 1,
+            _ => groups.push((d.at, d.at + 1)),
+        }
+    }
+    let dotted = |left: (usize, usize), right: (usize, usize)| right.0 == left.1 + 1 && bytes[left.1] == b'.';
+    for i in 3..groups.len() {
+        let four = &groups[i - 3..=i];
+        let inside = four.windows(2).all(|w| dotted(w[0], w[1]));
+        let longer = (i > 3 && dotted(groups[i - 4], four[0])) || groups.get(i + 1).is_some_and(|n| dotted(four[3], *n));
+        let found = &text[four[0].0..four[3].1];
+        if inside
+            && !longer
+            && let Ok(ip) = found.parse::<Ipv4Addr>()
+            && !IpAddr::V4(ip).is_loopback()
+            && !ip.is_unspecified()
+        {
+            report(Kind::Ip, found);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(text: &str) -> Vec<(Kind, String)> {
+        let mut found = Vec::new();
+        scan(text, &mut |kind, value| found.push((kind, value.to_owned())));
+        found
+    }
+
+    fn kinds(text: &str) -> Vec<Kind> {
+        found(text).into_iter().map(|(kind, _)| kind).collect()
+    }
+
+    #[test]
+    fn cards_of_every_brand_in_every_spelling() {
+        for text in [
+            "4111111111111111", "4111 1111 1111 1111", "4111-1111-1111-1111", "4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1",
+            "card:4111111111111111.", "卡号4111111111111111是我的", "378282246310005", "5555555555554444",
+            "6011111111111117", "3530111333300000", "30569309025904", "2223003122003222", "4222222222222",
+            "4111\n1111\n1111\n1111", "order 77 4111 1111 1111 1111 exp 12/29",
+        ] {
+            assert_eq!(kinds(text), [Kind::Card], "{text}");
+        }
+    }
+
+    #[test]
+    fn what_only_looks_like_a_card_is_none() {
+        for text in ["4111111111111112", "1234567890123456", "0000000000000000", "41111111111111111111111", "9999999999999995"] {
+            assert!(!kinds(text).contains(&Kind::Card), "{text}");
+        }
+    }
+
+    #[test]
+    fn identity_numbers_prove_themselves() {
+        assert_eq!(kinds("123-45-6789"), [Kind::Ssn]);
+        assert_eq!(kinds("my SSN is 123456789"), [Kind::Ssn]);
+        assert_eq!(kinds("123456789"), []);
+        assert_eq!(kinds("000-45-6789"), []);
+        assert_eq!(kinds("身份证11010519491231002X"), [Kind::ResidentId]);
+        assert_eq!(kinds("440524188001010014"), [], "born before 1900");
+        assert_eq!(kinds("11010519491231002"), []);
+    }
+
+    #[test]
+    fn telephones() {
+        for text in ["+49 30 901820", "+1 (415) 555-2671", "(415) 555-2671", "415-555-2671", "13800138000", "phone: 5552671"] {
+            assert_eq!(kinds(text), [Kind::Phone], "{text}");
+        }
+        for text in ["2024-01-02", "1,234,567", "3.14159265", "chapter 12, page 345", "a1b13800138000c", "10000000"] {
+            assert_eq!(kinds(text), [], "{text}");
+        }
+    }
+
+    #[test]
+    fn addresses_but_not_versions() {
+        assert_eq!(found("from 203.0.113.7 to"), [(Kind::Ip, "203.0.113.7".to_owned())]);
+        for text in ["1.2.3.4.5", "300.1.1.1", "127.0.0.1", "1.2.3"] {
+            assert_eq!(kinds(text), [], "{text}");
+        }
+    }
+}

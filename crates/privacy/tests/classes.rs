@@ -1,0 +1,187 @@
+//! What gives a request its class.
+
+mod common;
+
+use common::{classify, labelled, policy, user};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use terrace_contract::policy::Sensitivity;
+use terrace_contract::reason::Reason;
+use terrace_contract::trust::Class;
+use terrace_privacy::{Request, Rules};
+
+fn public() -> Sensitivity {
+    policy(json!({"unlabelled": "Public"})).sensitivity
+}
+
+fn class(text: &str) -> Class {
+    classify(&public(), &user(text)).class()
+}
+
+#[test]
+fn the_detector_raises_the_class() {
+    for (text, expected) in [
+        ("What is the capital of France?", Class::Public),
+        ("Write to jane.doe@example.com", Class::Confidential),
+        ("Charge 4111 1111 1111 1111", Class::Restricted),
+        ("Wire it to DE89 3704 0044 0532 0130 00", Class::Restricted),
+        ("请把款打到4111111111111111", Class::Restricted),
+        ("4111 1111 1111 1111", Class::Restricted),
+        ("4\u{200b}1\u{200b}1\u{200b}1111111111111", Class::Restricted),
+        ("see NDExMSAxMTExIDExMTEgMTExMQo= please", Class::Restricted),
+        (r#"{"card": "\u0034111 1111 1111 1111"}"#, Class::Restricted),
+    ] {
+        assert_eq!(class(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn many_confidential_values_together_are_restricted() {
+    let list: String = (0..20).map(|i| format!("person{i}@example.com\n")).collect();
+    assert_eq!(class(&list), Class::Restricted);
+}
+
+#[test]
+fn a_number_split_over_messages_is_found() {
+    let body = json!({"messages": [
+        {"role": "user", "content": "my card is 4111 1111"},
+        {"role": "assistant", "content": "And the rest?"},
+        {"role": "user", "content": "1111 1111"},
+    ]});
+    let classified = classify(&public(), &body);
+    assert_eq!(classified.class(), Class::Restricted);
+    assert_eq!(classified.entities().get("CreditCard"), Some(&1));
+}
+
+#[test]
+fn every_place_is_looked_at() {
+    let card = "4111 1111 1111 1111";
+    for body in [
+        json!({"messages": [{"role": "system", "content": card}]}),
+        json!({"messages": [{"role": "tool", "tool_call_id": "c", "content": card}]}),
+        json!({"messages": [{"role": "user", "content": [{"type": "text", "text": card}]}]}),
+        json!({"messages": [{"role": "assistant", "tool_calls": [{"id": "c", "type": "function",
+            "function": {"name": "pay", "arguments": format!("{{\"{card}\": 1}}")}}]}]}),
+        json!({"tools": [{"type": "function", "function": {"name": "pay", "description": card}}]}),
+        json!({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"enum": [card]}}}}),
+        json!({"metadata": {"ref": 4111111111111111u64}}),
+        json!({"metadata": {card: "x"}}),
+        json!({"prediction": {"type": "content", "content": card}}),
+        json!({"anything_else": {"deep": [card]}}),
+    ] {
+        assert_eq!(classify(&public(), &body).class(), Class::Restricted, "{body}");
+    }
+}
+
+#[test]
+fn floor_label_session_and_detector() {
+    let floor = policy(json!({})).sensitivity;
+    let hello = user("hello");
+    let of = |label, trust| {
+        let c = labelled(&floor, &hello, label, trust);
+        (c.class(), c.reasons().to_vec())
+    };
+    assert_eq!(of(None, false), (Class::Internal, vec![Reason::ClassFloor]));
+    assert_eq!(of(Some(Class::Public), false), (Class::Internal, vec![Reason::ClassFloor]));
+    assert_eq!(of(Some(Class::Public), true), (Class::Public, vec![Reason::ClassLabel]));
+    assert_eq!(of(Some(Class::Restricted), false), (Class::Restricted, vec![Reason::ClassLabel]));
+
+    let mail = user("jane@example.com");
+    let trusted = labelled(&floor, &mail, Some(Class::Public), true);
+    assert_eq!((trusted.class(), trusted.reasons()), (Class::Confidential, &[Reason::ClassDetector][..]));
+
+    let rules = Rules::compile(&floor).unwrap();
+    let request = Request { body: &hello, label: Some(Class::Public), trust_label: true, session: Some(Class::Confidential) };
+    let later = rules.classify(&request, &mut || false);
+    assert_eq!((later.class(), later.reasons()), (Class::Confidential, &[Reason::ClassSession][..]));
+}
+
+#[test]
+fn a_detector_that_fails_in_any_way_makes_the_request_restricted() {
+    let rules = Rules::compile(&public()).unwrap();
+    let hello = user("hello");
+    fn trusted(body: &Value) -> Request<'_> {
+        Request { body, label: Some(Class::Public), trust_label: true, session: None }
+    }
+
+    let late = rules.classify(&trusted(&hello), &mut || true);
+    assert_eq!((late.class(), late.forced()), (Class::Restricted, Some(Reason::DetectorTimeout)));
+
+    let failed = rules.classify(&trusted(&hello), &mut || panic!("a detector's defect"));
+    assert_eq!((failed.class(), failed.forced()), (Class::Restricted, Some(Reason::DetectorError)));
+
+    let image: Value = json!({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]});
+    let long = user(&"a ".repeat(200 * 1024));
+    let tokens = json!({"prompt": [1, 2, 3]});
+    for body in [image, long, tokens] {
+        let unread = rules.classify(&trusted(&body), &mut || false);
+        assert_eq!((unread.class(), unread.forced()), (Class::Restricted, Some(Reason::Unreadable)));
+    }
+}
+
+#[test]
+fn the_policys_own_entities_set_a_class() {
+    let own = policy(json!({"unlabelled": "Public", "entities": [
+        {"type": "ProjectName", "class": "Restricted", "pattern": "ACME-[0-9]{4}"},
+        {"type": "Site", "class": "Internal", "pattern": "(?i)plant seven"},
+    ]}));
+    let of = |text: &str| classify(&own.sensitivity, &user(text));
+    assert_eq!(of("about ACME-1234 and Plant Seven").class(), Class::Restricted);
+    assert_eq!(of("about Plant Seven").class(), Class::Internal);
+    assert_eq!(of("about ACME-12").class(), Class::Public);
+    assert_eq!(of("ACME-1234").findings()[0].pointer, "/messages/0/content");
+}
+
+#[test]
+fn one_pattern_that_does_not_compile_fails_the_policy_by_name() {
+    let bad = policy(json!({"entities": [
+        {"type": "Good", "class": "Internal", "pattern": "x"},
+        {"type": "Broken", "class": "Restricted", "pattern": "ACME-[0-9"},
+    ]}));
+    let error = Rules::compile(&bad.sensitivity).unwrap_err();
+    assert_eq!((error.index, error.name.as_str()), (1, "Broken"));
+}
+
+#[test]
+fn nothing_printed_shows_content() {
+    let classified = classify(&public(), &json!({"messages": [{"role": "user", "content": "MARKER jane@example.com"}],
+        "metadata": {"MARKER": "4111111111111111"}}));
+    let printed = format!("{classified:?} {:?}", classified.findings());
+    assert!(!printed.contains("MARKER") && !printed.contains("jane") && !printed.contains("4111"), "{printed}");
+    assert!(printed.contains("EmailAddress"));
+}
+
+/// A request with any text in any of the places that carry text.
+fn anywhere() -> impl Strategy<Value = Value> {
+    ("\\PC{0,200}", 0..5usize).prop_map(|(text, place)| match place {
+        0 => json!({"messages": [{"role": "user", "content": text}]}),
+        1 => json!({"messages": [{"role": "tool", "content": text}]}),
+        2 => json!({"messages": [{"role": "user", "content": [{"type": "text", "text": text}]}]}),
+        3 => json!({"metadata": {text: "x"}}),
+        _ => json!({"tools": [{"function": {"description": text}}]}),
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn no_text_makes_the_detector_fail(body in anywhere()) {
+        let classified = classify(&public(), &body);
+        prop_assert_eq!(classified.forced(), None);
+    }
+
+    #[test]
+    fn a_card_is_found_in_any_text(before in "[a-zA-Z\\u{4e00}-\\u{4e20} ,.]{0,40}", after in "[a-zA-Z\\u{4e00}-\\u{4e20} ,.]{0,40}") {
+        let text = format!("{before}4111-1111-1111-1111{after}");
+        prop_assert_eq!(class(&text), Class::Restricted, "{}", text);
+    }
+
+    #[test]
+    fn a_label_never_lowers_what_was_found(body in anywhere(), label in 0..4usize, trust in any::<bool>()) {
+        let plain = classify(&public(), &body);
+        let with = labelled(&public(), &body, Some(Class::ALL[label]), trust);
+        prop_assert!(with.class() >= plain.detector());
+        prop_assert!(with.class() >= Class::ALL[label]);
+    }
+}
