@@ -193,7 +193,9 @@ fn endpoint(signals: &Signals, view: &FleetView, tier: &Tier, e: &EndpointView) 
         Some(Reason::Credential)
     } else if e.breaker == BreakerState::Open {
         Some(Reason::BreakerOpen)
-    } else if e.cooling_until_us > view.now_us || e.requests_left == Some(0) || e.tokens_left.is_some_and(|l| l < tokens)
+    } else if e.cooling_until_us > view.now_us
+        || e.requests_left == Some(0)
+        || e.tokens_left.is_some_and(|l| l < tokens)
     {
         Some(Reason::RateLimited)
     } else if e.concurrency_left == Some(0) {

@@ -33,4 +33,6 @@ pub mod view;
 pub use plan::{Attempt, DeviceRef, Forecast, Outcome, Plan, Refusal, RuledOut, Scored, TierRef};
 pub use planner::decide;
 pub use signals::{Deadline, ModelChoice, Prefer, Signals};
-pub use view::{BreakerState, DeviceView, EndpointView, FleetView, Freshness, OverflowWindow, Rates, Serving, TierView};
+pub use view::{
+    BreakerState, DeviceView, EndpointView, FleetView, Freshness, OverflowWindow, Rates, Serving, TierView,
+};

@@ -56,7 +56,9 @@ pub enum Refusal {
         known: Vec<String>,
     },
     /// 403 `boundary_denied`: the class permits no tier of the ladder, ever.
-    #[error("a request of class {class} may travel no further than {widest}, and no tier of this policy that could serve it lies within that: add one, or lower the class if it is wrong")]
+    #[error(
+        "a request of class {class} may travel no further than {widest}, and no tier of this policy that could serve it lies within that: add one, or lower the class if it is wrong"
+    )]
     BoundaryDenied {
         /// The class of the request.
         class: Class,
@@ -70,7 +72,9 @@ pub enum Refusal {
         missing: Vec<Feature>,
     },
     /// 422 `context_too_long`.
-    #[error("prompt and answer take {needed} tokens, and the largest permitted context holds {limit}: shorten the prompt or lower max_tokens")]
+    #[error(
+        "prompt and answer take {needed} tokens, and the largest permitted context holds {limit}: shorten the prompt or lower max_tokens"
+    )]
     ContextTooLong {
         /// Prompt and answer.
         needed: u32,

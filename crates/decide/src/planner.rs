@@ -29,9 +29,10 @@ pub fn decide(signals: &Signals, view: &FleetView, policy: &Policy, draw: f64) -
     let scores = score::score(signals, &policy.weights, &facts);
 
     // The nearest wins a tie: later rungs must be better, not equal.
-    let Some(best) = (0..rungs.len()).filter(|&i| rungs[i].able).reduce(|best, i| {
-        if scores[i].idle > scores[best].idle { i } else { best }
-    }) else {
+    let Some(best) = (0..rungs.len())
+        .filter(|&i| rungs[i].able)
+        .reduce(|best, i| if scores[i].idle > scores[best].idle { i } else { best })
+    else {
         let refusal = Refusal::PermittedTiersUnavailable { retry_after_us: constrain::RETRY_DOWN_US };
         return refused(refusal, None, scores, ruled_out);
     };
@@ -200,7 +201,14 @@ impl Planner<'_> {
         Plan { outcome: Outcome::Go, decided: decided_ref, attempts, scores: self.scores.to_vec(), ruled_out }
     }
 
-    fn order(&self, leave: Leave, on_miss: OnMiss, capped: bool, farther: Vec<usize>, nearer: Vec<usize>) -> Vec<Attempt> {
+    fn order(
+        &self,
+        leave: Leave,
+        on_miss: OnMiss,
+        capped: bool,
+        farther: Vec<usize>,
+        nearer: Vec<usize>,
+    ) -> Vec<Attempt> {
         let mut attempts = Vec::new();
         let feasible = |at: &usize| self.rungs[*at].feasible;
         let late = leave == Leave::Late;
@@ -218,9 +226,10 @@ impl Planner<'_> {
         let (reason, only_after_failure) = match leave {
             Leave::Full => (Reason::OverflowSaturated, false),
             Leave::Down => (Reason::OverflowDown, false),
-            Leave::Stay | Leave::Late => {
-                (Reason::OverflowDown, self.policy.overflow.mode == OverflowMode::Disabled || on_miss != OnMiss::Overflow)
-            }
+            Leave::Stay | Leave::Late => (
+                Reason::OverflowDown,
+                self.policy.overflow.mode == OverflowMode::Disabled || on_miss != OnMiss::Overflow,
+            ),
         };
         attempts.extend(rest_out.iter().map(|&at| self.overflow(at, reason, only_after_failure)));
         attempts.extend(rest_in.iter().map(|&at| self.degraded(at)));
@@ -301,8 +310,7 @@ impl Planner<'_> {
     fn refusal(&self, capped: bool, ruled_out: &[RuledOut]) -> Refusal {
         let cooling = self.rungs.iter().filter_map(|r| constrain::cooling(self.view, r.tier)).min();
         let full = self.rungs.iter().any(|r| matches!(r.state, State::Full(_)));
-        let retry_after_us =
-            cooling.unwrap_or(if full { constrain::RETRY_FULL_US } else { constrain::RETRY_DOWN_US });
+        let retry_after_us = cooling.unwrap_or(if full { constrain::RETRY_FULL_US } else { constrain::RETRY_DOWN_US });
         if capped {
             Refusal::OverflowCapped { max_percent: self.policy.overflow.max_percent, retry_after_us }
         } else if full && !constrain::confined(ruled_out) {

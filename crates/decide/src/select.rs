@@ -85,6 +85,9 @@ fn pick(context: &Context<'_>, all: &[Candidate]) -> Option<usize> {
     if pool.is_empty() {
         return two_choices(context.draw, &where_(&|_| true), all);
     }
+    if context.strategy == Strategy::PowerOfTwo {
+        return two_choices(context.draw, &pool, all);
+    }
     // Equal devices: start anywhere, so that replicas and repeats do not all take the first.
     let start = (context.draw * pool.len() as f64) as usize % pool.len();
     pool.rotate_left(start);
@@ -99,8 +102,7 @@ fn pick(context: &Context<'_>, all: &[Candidate]) -> Option<usize> {
             pool.sort_unstable_by_key(|&i| all[i].index);
             pool.get((context.turn % pool.len() as u64) as usize).copied()
         }
-        Strategy::LeastRequests => least(&pool, |i| (all[i].forecast.in_flight, 0.0)),
-        Strategy::PowerOfTwo => two_choices(context.draw, &pool, all),
+        Strategy::LeastRequests | Strategy::PowerOfTwo => least(&pool, |i| (all[i].forecast.in_flight, 0.0)),
     }
 }
 

@@ -43,7 +43,9 @@ pub struct Rules {
 
 /// A pattern of the policy that does not compile: the whole policy fails.
 #[derive(Debug, thiserror::Error)]
-#[error("sensitivity.entities[{index}] ({name}): the pattern does not compile: correct it, for example \"ACME-[0-9]{{4}}\"")]
+#[error(
+    "sensitivity.entities[{index}] ({name}): the pattern does not compile: correct it, for example \"ACME-[0-9]{{4}}\""
+)]
 pub struct EntityError {
     /// Position in the list.
     pub index: usize,

@@ -39,7 +39,9 @@ pub enum Denied {
         boundary: Boundary,
     },
     /// The policy is too old to send anything but class Public to a Public tier.
-    #[error("the policy is older than sensitivity.maxPolicyAge: a Public tier takes only class Public until it is renewed")]
+    #[error(
+        "the policy is older than sensitivity.maxPolicyAge: a Public tier takes only class Public until it is renewed"
+    )]
     StalePolicy,
     /// Its class may not be processed there.
     #[error("class {class} may not be processed in region {region:?} (sensitivity.residency)")]

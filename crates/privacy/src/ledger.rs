@@ -75,7 +75,9 @@ pub struct Crossing<'a> {
 
 /// A ledger that could not be written, where the policy says that nothing crosses unrecorded.
 #[derive(Debug, thiserror::Error)]
-#[error("the egress ledger could not be written, and egressLedger.onWriteFailure is Deny: nothing was sent; make room or repair its storage")]
+#[error(
+    "the egress ledger could not be written, and egressLedger.onWriteFailure is Deny: nothing was sent; make room or repair its storage"
+)]
 pub struct NotRecorded(#[source] pub io::Error);
 
 /// Appends records to a writer: one JSON line each, flushed before the body is sent.

@@ -74,7 +74,8 @@ mod tests {
 
     #[test]
     fn the_same_number_in_other_clothes() {
-        for text in ["4111", "٤١١١", "४१११", "4\u{200b}1\u{2060}11", "\u{202e}4111\u{202c}", "𝟒𝟏𝟏𝟏", "4\u{0}111"] {
+        for text in ["4111", "٤١١١", "४१११", "4\u{200b}1\u{2060}11", "\u{202e}4111\u{202c}", "𝟒𝟏𝟏𝟏", "4\u{0}111"]
+        {
             assert_eq!(normalise(text), "4111", "{text:?}");
         }
         assert_eq!(normalise("а@ехаmple.соm"), "a@example.com");

@@ -171,10 +171,40 @@ impl Walker<'_, '_> {
 pub fn is_wire_word(s: &str) -> bool {
     matches!(
         s,
-        "user" | "assistant" | "system" | "developer" | "tool" | "function" | "text" | "refusal" | "auto" | "none"
-            | "required" | "object" | "string" | "integer" | "number" | "boolean" | "array" | "null" | "json_object"
-            | "json_schema" | "low" | "medium" | "high" | "minimal" | "float" | "base64" | "default" | "content"
-            | "stop" | "length" | "tool_calls" | "input_text" | "output_text" | ""
+        "user"
+            | "assistant"
+            | "system"
+            | "developer"
+            | "tool"
+            | "function"
+            | "text"
+            | "refusal"
+            | "auto"
+            | "none"
+            | "required"
+            | "object"
+            | "string"
+            | "integer"
+            | "number"
+            | "boolean"
+            | "array"
+            | "null"
+            | "json_object"
+            | "json_schema"
+            | "low"
+            | "medium"
+            | "high"
+            | "minimal"
+            | "float"
+            | "base64"
+            | "default"
+            | "content"
+            | "stop"
+            | "length"
+            | "tool_calls"
+            | "input_text"
+            | "output_text"
+            | ""
     )
 }
 
@@ -184,14 +214,70 @@ pub fn field(key: &str) -> Option<&'static str> {
 }
 
 const FIELDS: &[&str] = &[
-    "additionalProperties", "anyOf", "arguments", "audio", "best_of", "content", "default", "description",
-    "dimensions", "echo", "encoding_format", "enum", "frequency_penalty", "function", "function_call", "functions",
-    "id", "image_url", "include_usage", "input", "items", "json_schema", "logit_bias", "logprobs",
-    "max_completion_tokens", "max_tokens", "messages", "metadata", "min_p", "modalities", "model", "n", "name",
-    "parallel_tool_calls", "parameters", "prediction", "presence_penalty", "prompt", "properties", "reasoning_effort",
-    "refusal", "required", "response_format", "role", "schema", "seed", "service_tier", "stop", "store", "stream",
-    "stream_options", "strict", "suffix", "temperature", "text", "tool_call_id", "tool_calls", "tool_choice", "tools",
-    "top_k", "top_logprobs", "top_p", "type", "user",
+    "additionalProperties",
+    "anyOf",
+    "arguments",
+    "audio",
+    "best_of",
+    "content",
+    "default",
+    "description",
+    "dimensions",
+    "echo",
+    "encoding_format",
+    "enum",
+    "frequency_penalty",
+    "function",
+    "function_call",
+    "functions",
+    "id",
+    "image_url",
+    "include_usage",
+    "input",
+    "items",
+    "json_schema",
+    "logit_bias",
+    "logprobs",
+    "max_completion_tokens",
+    "max_tokens",
+    "messages",
+    "metadata",
+    "min_p",
+    "modalities",
+    "model",
+    "n",
+    "name",
+    "parallel_tool_calls",
+    "parameters",
+    "prediction",
+    "presence_penalty",
+    "prompt",
+    "properties",
+    "reasoning_effort",
+    "refusal",
+    "required",
+    "response_format",
+    "role",
+    "schema",
+    "seed",
+    "service_tier",
+    "stop",
+    "store",
+    "stream",
+    "stream_options",
+    "strict",
+    "suffix",
+    "temperature",
+    "text",
+    "tool_call_id",
+    "tool_calls",
+    "tool_choice",
+    "tools",
+    "top_k",
+    "top_logprobs",
+    "top_p",
+    "type",
+    "user",
 ];
 
 #[cfg(test)]
@@ -233,9 +319,24 @@ mod tests {
             "seed": 4111111111111111u64,
         });
         let found = texts(&body).unwrap();
-        for text in
-            ["s0", "n1", "t2", "f4", "k5", "a", "r6", "d7", "p8", "e9", "x10", "m11", "v12", "p13", "u14", "4111111111111111"]
-        {
+        for text in [
+            "s0",
+            "n1",
+            "t2",
+            "f4",
+            "k5",
+            "a",
+            "r6",
+            "d7",
+            "p8",
+            "e9",
+            "x10",
+            "m11",
+            "v12",
+            "p13",
+            "u14",
+            "4111111111111111",
+        ] {
             assert!(found.iter().any(|(_, t)| t == text), "{text} in {found:?}");
         }
         let place = |text: &str| found.iter().find(|(_, t)| t == text).map(|(p, _)| p.as_str());

@@ -1,4 +1,5 @@
 //! What gives a request its class.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 mod common;
 
@@ -91,7 +92,8 @@ fn floor_label_session_and_detector() {
     assert_eq!((trusted.class(), trusted.reasons()), (Class::Confidential, &[Reason::ClassDetector][..]));
 
     let rules = Rules::compile(&floor).unwrap();
-    let request = Request { body: &hello, label: Some(Class::Public), trust_label: true, session: Some(Class::Confidential) };
+    let request =
+        Request { body: &hello, label: Some(Class::Public), trust_label: true, session: Some(Class::Confidential) };
     let later = rules.classify(&request, &mut || false);
     assert_eq!((later.class(), later.reasons()), (Class::Confidential, &[Reason::ClassSession][..]));
 }
@@ -110,7 +112,8 @@ fn a_detector_that_fails_in_any_way_makes_the_request_restricted() {
     let failed = rules.classify(&trusted(&hello), &mut || panic!("a detector's defect"));
     assert_eq!((failed.class(), failed.forced()), (Class::Restricted, Some(Reason::DetectorError)));
 
-    let image: Value = json!({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]});
+    let image: Value =
+        json!({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]});
     let long = user(&"a ".repeat(200 * 1024));
     let tokens = json!({"prompt": [1, 2, 3]});
     for body in [image, long, tokens] {
@@ -144,8 +147,11 @@ fn one_pattern_that_does_not_compile_fails_the_policy_by_name() {
 
 #[test]
 fn nothing_printed_shows_content() {
-    let classified = classify(&public(), &json!({"messages": [{"role": "user", "content": "MARKER jane@example.com"}],
-        "metadata": {"MARKER": "4111111111111111"}}));
+    let classified = classify(
+        &public(),
+        &json!({"messages": [{"role": "user", "content": "MARKER jane@example.com"}],
+        "metadata": {"MARKER": "4111111111111111"}}),
+    );
     let printed = format!("{classified:?} {:?}", classified.findings());
     assert!(!printed.contains("MARKER") && !printed.contains("jane") && !printed.contains("4111"), "{printed}");
     assert!(printed.contains("EmailAddress"));

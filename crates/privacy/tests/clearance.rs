@@ -1,4 +1,5 @@
 //! The rules of a clearance.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 mod common;
 
@@ -14,7 +15,9 @@ const HOUR_US: u64 = 3_600_000_000;
 #[test]
 fn each_class_goes_as_far_as_its_boundary_and_no_further() {
     let policy = policy(json!({"unlabelled": "Public"}));
-    for (label, public) in [(Class::Public, true), (Class::Internal, false), (Class::Confidential, false), (Class::Restricted, false)] {
+    for (label, public) in
+        [(Class::Public, true), (Class::Internal, false), (Class::Confidential, false), (Class::Restricted, false)]
+    {
         let body = user("hello");
         let classified = labelled(&policy.sensitivity, &body, Some(label), false);
         for (boundary, fine) in [(Boundary::Private, true), (Boundary::Public, public)] {
@@ -93,7 +96,8 @@ fn a_floor_that_rose_counts_and_new_patterns_ask_for_a_new_look() {
     let terms = Terms { policy: &raised, tier: &far, policy_age_us: 0 };
     assert!(matches!(cleared.recheck(&terms), Err(Denied::Boundary { class: Class::Internal, .. })));
 
-    let patterns = policy(json!({"unlabelled": "Public", "entities": [{"type": "X", "class": "Restricted", "pattern": "hello"}]}));
+    let patterns =
+        policy(json!({"unlabelled": "Public", "entities": [{"type": "X", "class": "Restricted", "pattern": "hello"}]}));
     let terms = Terms { policy: &patterns, tier: &far, policy_age_us: 0 };
     assert_eq!(cleared.recheck(&terms).unwrap_err(), Denied::PolicyChanged);
 }

@@ -1,4 +1,5 @@
 //! The egress ledger on a real file and on storage that fails.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 mod common;
 
@@ -17,7 +18,8 @@ fn cleared(boundary: Boundary, text: &str) -> Cleared<Bytes> {
     let policy = policy(json!({"unlabelled": "Public"}));
     let body = user(text);
     let tier = tier(boundary, "https://api.example.com/v1");
-    clear(&body, &classify(&policy.sensitivity, &body), &Terms { policy: &policy, tier: &tier, policy_age_us: 0 }).unwrap()
+    clear(&body, &classify(&policy.sensitivity, &body), &Terms { policy: &policy, tier: &tier, policy_age_us: 0 })
+        .unwrap()
 }
 
 const CROSSING: Crossing<'_> = Crossing { at_us: 7, request_id: "r1", attempt: 0 };
@@ -33,7 +35,11 @@ fn a_ledger_goes_on_after_a_restart_and_its_chain_holds() {
     first.cross(&cleared(Boundary::Public, "hello"), CROSSING, Deny).unwrap();
     first.cross(&cleared(Boundary::Device, "hello"), CROSSING, Deny).unwrap();
     let last = read().unwrap().unwrap();
-    assert_eq!((last.sequence, last.previous.as_str(), last.class), (0, GENESIS, Class::Public), "Device is not recorded");
+    assert_eq!(
+        (last.sequence, last.previous.as_str(), last.class),
+        (0, GENESIS, Class::Public),
+        "Device is not recorded"
+    );
 
     let mut second = Ledger::resume(open(), b"key", Some(&last));
     second.cross(&cleared(Boundary::Private, "jane@example.com"), CROSSING, Deny).unwrap();

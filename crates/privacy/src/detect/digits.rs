@@ -65,9 +65,8 @@ fn look(text: &str, run: &[Digit], report: &mut Report<'_>) {
 
 /// The number that starts a run, and its digits. It must end where a group ends.
 fn number(text: &str, run: &[Digit]) -> Option<(Kind, usize)> {
-    let ends = |length: usize| {
-        length <= run.len() && run.get(length).is_none_or(|next| next.at > run[length - 1].at + 1)
-    };
+    let ends =
+        |length: usize| length <= run.len() && run.get(length).is_none_or(|next| next.at > run[length - 1].at + 1);
     if let Some(length) = (12..=19).rev().find(|&n| ends(n) && card(&run[..n])) {
         return Some((Kind::Card, length));
     }
@@ -121,7 +120,7 @@ fn luhn(digits: &[Digit]) -> bool {
             (_, twice) => twice,
         })
         .sum();
-    sum % 10 == 0
+    sum.is_multiple_of(10)
 }
 
 /// Written 3-2-4, or nine digits in a row after its name.
@@ -159,10 +158,7 @@ fn resident_id(text: &str, digits: &[Digit], x: bool) -> bool {
     };
     let (year, month, day) = (value(&digits[6..10]), value(&digits[10..12]), value(&digits[12..14]));
     let sum: u64 = digits.iter().zip(WEIGHTS).map(|(d, w)| u64::from(d.value) * w).sum();
-    (1900..2100).contains(&year)
-        && (1..=12).contains(&month)
-        && (1..=31).contains(&day)
-        && (sum + check) % 11 == 1
+    (1900..2100).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day) && (sum + check) % 11 == 1
 }
 
 /// With a plus and a country, as a US number in groups, as a Chinese mobile number, or after a word for it.
@@ -182,7 +178,8 @@ fn phone(text: &str, digits: &[Digit]) -> bool {
         || us
         || us_long
         || chinese
-        || (n <= 13 && named(text, digits[0].at, &["phone", "mobile", "call me", "cell:", "tel:", "tel.", "电话", "手机"]))
+        || (n <= 13
+            && named(text, digits[0].at, &["phone", "mobile", "call me", "cell:", "tel:", "tel.", "电话", "手机"]))
 }
 
 /// Whether a letter or digit touches the number: then it is a part of some identifier.
@@ -205,7 +202,8 @@ fn ip(text: &str, run: &[Digit], report: &mut Report<'_>) {
     for i in 3..groups.len() {
         let four = &groups[i - 3..=i];
         let inside = four.windows(2).all(|w| dotted(w[0], w[1]));
-        let longer = (i > 3 && dotted(groups[i - 4], four[0])) || groups.get(i + 1).is_some_and(|n| dotted(four[3], *n));
+        let longer =
+            (i > 3 && dotted(groups[i - 4], four[0])) || groups.get(i + 1).is_some_and(|n| dotted(four[3], *n));
         let found = &text[four[0].0..four[3].1];
         if inside
             && !longer
@@ -235,10 +233,21 @@ mod tests {
     #[test]
     fn cards_of_every_brand_in_every_spelling() {
         for text in [
-            "4111111111111111", "4111 1111 1111 1111", "4111-1111-1111-1111", "4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1",
-            "card:4111111111111111.", "卡号4111111111111111是我的", "378282246310005", "5555555555554444",
-            "6011111111111117", "3530111333300000", "30569309025904", "2223003122003222", "4222222222222",
-            "4111\n1111\n1111\n1111", "order 77 4111 1111 1111 1111 exp 12/29",
+            "4111111111111111",
+            "4111 1111 1111 1111",
+            "4111-1111-1111-1111",
+            "4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1",
+            "card:4111111111111111.",
+            "卡号4111111111111111是我的",
+            "378282246310005",
+            "5555555555554444",
+            "6011111111111117",
+            "3530111333300000",
+            "30569309025904",
+            "2223003122003222",
+            "4222222222222",
+            "4111\n1111\n1111\n1111",
+            "order 77 4111 1111 1111 1111 exp 12/29",
         ] {
             assert_eq!(kinds(text), [Kind::Card], "{text}");
         }
@@ -246,7 +255,9 @@ mod tests {
 
     #[test]
     fn what_only_looks_like_a_card_is_none() {
-        for text in ["4111111111111112", "1234567890123456", "0000000000000000", "41111111111111111111111", "9999999999999995"] {
+        for text in
+            ["4111111111111112", "1234567890123456", "0000000000000000", "41111111111111111111111", "9999999999999995"]
+        {
             assert!(!kinds(text).contains(&Kind::Card), "{text}");
         }
     }
@@ -264,7 +275,9 @@ mod tests {
 
     #[test]
     fn telephones() {
-        for text in ["+49 30 901820", "+1 (415) 555-2671", "(415) 555-2671", "415-555-2671", "13800138000", "phone: 5552671"] {
+        for text in
+            ["+49 30 901820", "+1 (415) 555-2671", "(415) 555-2671", "415-555-2671", "13800138000", "phone: 5552671"]
+        {
             assert_eq!(kinds(text), [Kind::Phone], "{text}");
         }
         for text in ["2024-01-02", "1,234,567", "3.14159265", "chapter 12, page 345", "a1b13800138000c", "10000000"] {

@@ -23,7 +23,8 @@ pub fn scan(text: &str, report: &mut Report<'_>) {
 }
 
 fn local(b: u8) -> bool {
-    b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'%' | b'+' | b'-' | b'\'' | b'!' | b'#' | b'&' | b'*' | b'~')
+    b.is_ascii_alphanumeric()
+        || matches!(b, b'.' | b'_' | b'%' | b'+' | b'-' | b'\'' | b'!' | b'#' | b'&' | b'*' | b'~')
 }
 
 fn host(b: u8) -> bool {

@@ -117,7 +117,13 @@ mod tests {
 
     #[test]
     fn what_is_no_secret() {
-        for text in ["I forgot my password, how do I reset it?", "sk-learn", "-----BEGIN CERTIFICATE-----", "password: ********", "https://example.com/a:b@c"] {
+        for text in [
+            "I forgot my password, how do I reset it?",
+            "sk-learn",
+            "-----BEGIN CERTIFICATE-----",
+            "password: ********",
+            "https://example.com/a:b@c",
+        ] {
             assert_eq!(kinds(text), [], "{text}");
         }
     }

@@ -1,5 +1,6 @@
 //! A policy and tiers to test with.
-#![allow(dead_code)] // each test file uses its part
+#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 use serde_json::{Value, json};
 use terrace_contract::policy::{Policy, Sensitivity};
