@@ -14,6 +14,7 @@
 //!
 //! Constraints are never weighed against preferences: a tier that [`constrain`] ruled out is not in what the later
 //! steps are given.
+#![deny(clippy::disallowed_types)]
 
 pub mod ability;
 pub mod breaker;

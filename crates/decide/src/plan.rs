@@ -111,6 +111,18 @@ pub enum Refusal {
     },
 }
 
+impl Refusal {
+    /// When to come back, microseconds; none: the same request is refused then too.
+    pub fn retry_after_us(&self) -> Option<u64> {
+        match self {
+            Refusal::PermittedTiersUnavailable { retry_after_us }
+            | Refusal::Overloaded { retry_after_us }
+            | Refusal::OverflowCapped { retry_after_us, .. } => Some(*retry_after_us),
+            _ => None,
+        }
+    }
+}
+
 fn names(features: &[Feature]) -> String {
     features.iter().map(|f| format!("{f:?}")).collect::<Vec<_>>().join(", ")
 }
@@ -124,7 +136,8 @@ pub struct Attempt {
     /// Devices in order: the second is for when the first refuses or fails before its first token. Empty for an
     /// endpoint.
     pub devices: Vec<DeviceRef>,
-    /// Why here.
+    /// Why here. Of what stands by after another attempt: why if that one fails; if it was full instead, the reason is
+    /// `overflow_saturated`.
     pub reasons: Vec<Reason>,
     /// Farther than the tier decided: counts against `overflow.maxPercent`.
     pub overflow: bool,

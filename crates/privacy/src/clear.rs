@@ -132,6 +132,21 @@ struct Pass {
 
 /// Clears the tree that is to be sent for a tier.
 ///
+/// ```no_run
+/// # use terrace_privacy::{Request, Rules, Terms, clear};
+/// # fn send(_: &bytes::Bytes) {}
+/// # fn example(
+/// #     request: serde_json::Value, upstream: serde_json::Value, admission: Terms<'_>, now: Terms<'_>,
+/// # ) -> Result<(), Box<dyn std::error::Error>> {
+/// let rules = Rules::compile(&admission.policy.sensitivity)?;
+/// let request = Request { body: &request, label: None, trust_label: false, session: None };
+/// let classified = rules.classify(&request, &mut || false);
+/// let cleared = clear(&upstream, &classified, &admission)?;
+/// send(cleared.recheck(&now)?); // again before each write
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// [`Denied`]: the request may not go there, or the body is not what was classified.
 pub fn clear(body: &Value, classified: &Classified, terms: &Terms<'_>) -> Result<Cleared<Bytes>, Denied> {

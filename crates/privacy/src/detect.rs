@@ -1,4 +1,4 @@
-//! What is sensitive in one text: numbers that prove themselves ([`digits`], [`iban`]), addresses ([`email`]), secrets
+//! What is sensitive in one text: numbers that prove themselves ([`digits`], [`iban`]), addresses ([`email`], [`ipv6`]), secrets
 //! by their makers' prefixes ([`secrets`]).
 //!
 //! Input is normalised text. Findings go to a callback, so that nothing is allocated for a clean text.
@@ -7,6 +7,7 @@ pub mod decode;
 pub mod digits;
 pub mod email;
 pub mod iban;
+pub mod ipv6;
 pub mod join;
 pub mod secrets;
 
@@ -82,6 +83,7 @@ pub fn scan(text: &str, report: &mut Report<'_>) {
 fn plain(text: &str, report: &mut Report<'_>) {
     digits::scan(text, report);
     iban::scan(text, report);
+    ipv6::scan(text, report);
     email::scan(text, report);
     secrets::scan(text, report);
 }

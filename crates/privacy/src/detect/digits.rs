@@ -93,11 +93,11 @@ fn card(digits: &[Digit]) -> bool {
     let brand = match digits[0].value {
         4 => matches!(n, 13 | 16 | 19),
         5 => (n == 16 && (51..=55).contains(&two)) || (matches!(two, 50 | 56..=58) && n >= 12),
-        2 => n == 16 && (2221..=2720).contains(&four),
+        2 => (n == 16 && (2221..=2720).contains(&four)) || (n == 15 && four == 2131),
         3 => {
             (n == 15 && matches!(two, 34 | 37))
                 || (matches!(n, 14 | 16) && (matches!(three, 300..=305 | 309) || matches!(two, 36 | 38 | 39)))
-                || (matches!(n, 16..=19) && (3528..=3589).contains(&four))
+                || (matches!(n, 16..=19) && two == 35)
         }
         6 => {
             (matches!(n, 16..=19) && (four == 6011 || (644..=649).contains(&three) || matches!(two, 62 | 65)))

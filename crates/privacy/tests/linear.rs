@@ -1,0 +1,61 @@
+//! Time grows with the text, not with its square, also on texts that are made to hurt.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{policy, user};
+use serde_json::json;
+use terrace_privacy::{Request, Rules};
+
+/// The fastest of a few runs: what else the machine does only ever adds.
+fn fastest(rules: &Rules, text: &str) -> Duration {
+    let body = user(text);
+    let request = Request { body: &body, label: None, trust_label: false, session: None };
+    let run = || {
+        let start = Instant::now();
+        rules.classify(&request, &mut || false);
+        start.elapsed()
+    };
+    (0..7).map(|_| run()).min().unwrap()
+}
+
+#[test]
+fn sixteen_times_the_text_takes_at_most_forty_times_as_long() {
+    let entities = json!([{"type": "X", "class": "Restricted", "pattern": "(a+)+b"}]);
+    let rules = Rules::compile(&policy(json!({"entities": entities})).sensitivity).unwrap();
+    for piece in [
+        "a",
+        "1",
+        "1 ",
+        "4111 1111 1111 111",
+        "@",
+        "a@",
+        "a.",
+        "::",
+        "1:",
+        "DE89",
+        "eyJ",
+        "eyJa.eyJ",
+        "://a:",
+        "sk-a-",
+        "password=",
+        "password: ",
+        "-----BEGIN ",
+        "aB3dE6gH9kL2",
+        "\\u0041",
+        "%41",
+        "{\"a\":",
+        "1.1.",
+        "٤",
+        "Ａ",
+        "中1",
+        "+1 ",
+        "phone 1",
+    ] {
+        let text = |bytes: usize| piece.repeat(bytes / piece.len());
+        let (short, long) = (fastest(&rules, &text(8 * 1024)), fastest(&rules, &text(128 * 1024)));
+        assert!(long < short * 40 + Duration::from_millis(1), "{piece:?}: {short:?} for 8 KiB, {long:?} for 128 KiB");
+    }
+}
