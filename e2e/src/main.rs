@@ -1,2 +1,48 @@
-//! Tests of the whole: scripted and real tiers, a real API server, a real two-node cluster.
-fn main() {}
+//! `terrace-e2e SUITE`: runs one suite and ends with the line that cargo's own tests end with, so that one script can add them up.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use terrace_e2e::{Place, api_server, cluster, standalone};
+
+/// Tests of the whole. Each suite builds nothing: `make test` has built what it needs.
+#[derive(Parser)]
+#[command(version)]
+struct Options {
+    #[command(subcommand)]
+    suite: Suite,
+}
+
+#[derive(Subcommand)]
+enum Suite {
+    /// Layer 2: `terrace up` with the quick start, through the openai packages for Python and Node.
+    Standalone,
+    /// Layer 3: a real API server, no nodes.
+    ApiServer,
+    /// Layer 4: the two-node cluster. Needs root.
+    Cluster {
+        /// Leave the cluster running after the last step.
+        #[arg(long)]
+        keep: bool,
+        /// Stop after the step whose name holds this text; for work on one step.
+        #[arg(long)]
+        until: Option<String>,
+    },
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let options = Options::parse();
+    let place = Place::find()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        tokio::select! {
+            result = async { match options.suite {
+                Suite::Standalone => standalone::run(&place).await,
+                Suite::ApiServer => api_server::run(&place).await,
+                Suite::Cluster { keep, until } => cluster::run(&place, keep, until).await,
+            } } => result,
+            // What runs ends with its guard, when the suite's future is dropped.
+            _ = tokio::signal::ctrl_c() => Ok(ExitCode::from(130)),
+        }
+    })
+}

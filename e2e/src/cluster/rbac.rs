@@ -1,0 +1,75 @@
+//! RBAC no wider than used: every permission of the chart was used by the operator in this run, and none was missing.
+
+use std::collections::BTreeSet;
+
+use anyhow::Context;
+use serde_json::Value;
+
+use super::{SYSTEM, Scene};
+use crate::steps::Steps;
+use crate::wait::secs;
+
+/// Reads the API server's audit log of the whole run.
+pub(super) async fn steps(scene: &Scene<'_>, steps: &mut Steps) -> Option<()> {
+    let events = steps
+        .step("the audit log holds what the operator asked for", secs(20), async {
+            let operator = format!("system:serviceaccount:{SYSTEM}:terrace-operator");
+            let events: Vec<Value> =
+                scene.machine.audit()?.into_iter().filter(|e| e["user"]["username"] == operator.as_str()).collect();
+            anyhow::ensure!(!events.is_empty(), "no request of {operator}");
+            Ok(events)
+        })
+        .await?;
+    steps
+        .step("no permission is missing", secs(10), async {
+            let refused: BTreeSet<String> =
+                events.iter().filter(|e| e["responseStatus"]["code"] == 403).map(asked).collect();
+            anyhow::ensure!(refused.is_empty(), "the API server refused: {refused:?}");
+            Ok(())
+        })
+        .await;
+    steps
+        .step("no permission is needless", secs(30), async {
+            let used: BTreeSet<String> =
+                events.iter().filter(|e| e["responseStatus"]["code"] != 403).map(asked).collect();
+            let granted = granted(scene).await?;
+            anyhow::ensure!(granted.len() > 10, "the chart grants {granted:?}");
+            let needless: Vec<_> = granted.difference(&used).collect();
+            anyhow::ensure!(needless.is_empty(), "granted and not used: {needless:?}\nused: {used:?}");
+            Ok(())
+        })
+        .await
+}
+
+/// `verb group/resource` of one request.
+fn asked(event: &Value) -> String {
+    let object = &event["objectRef"];
+    let part = |name: &str| object[name].as_str().unwrap_or_default();
+    let resource = match part("subresource") {
+        "" => part("resource").to_owned(),
+        sub => format!("{}/{sub}", part("resource")),
+    };
+    format!("{} {}/{resource}", event["verb"].as_str().unwrap_or_default(), part("apiGroup"))
+}
+
+/// The same of every rule of the chart.
+async fn granted(scene: &Scene<'_>) -> anyhow::Result<BTreeSet<String>> {
+    let chart = scene.place.arg("charts/terrace");
+    let text = scene
+        .machine
+        .helm(&["template", "terrace", &chart, "--namespace", SYSTEM, "--show-only", "templates/rbac.yaml"])
+        .await?;
+    let roles = scene.machine.as_json(&text).await?;
+    let list = |value: &Value| -> Vec<String> {
+        value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let mut granted = BTreeSet::new();
+    for rule in roles.iter().filter_map(|r| r["rules"].as_array()).flatten() {
+        for group in list(&rule["apiGroups"]) {
+            for resource in list(&rule["resources"]) {
+                granted.extend(list(&rule["verbs"]).iter().map(|verb| format!("{verb} {group}/{resource}")));
+            }
+        }
+    }
+    (!granted.is_empty()).then_some(granted).context("the chart has no rules")
+}

@@ -1,0 +1,7 @@
+#!/bin/bash
+# make up: build, fetch the model, start router and agents from the quick start, ask one question, end.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+scripts/model.sh > /dev/null
+cargo build --release --quiet -p terrace-cli -p terrace-router -p terrace-agent
+exec target/release/terrace up -f examples/quickstart --ask "${ASK:-What is the capital of France?}"
