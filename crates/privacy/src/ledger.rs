@@ -88,6 +88,8 @@ pub struct Ledger<W> {
     previous: String,
     failures: u64,
     last_write_us: u64,
+    /// Whether the last line may have been cut, by a write that failed or by the end of an earlier process.
+    torn: bool,
 }
 
 impl<W: Write> Ledger<W> {
@@ -100,6 +102,7 @@ impl<W: Write> Ledger<W> {
             previous: last.map_or_else(|| GENESIS.to_owned(), |r| r.hash.clone()),
             failures: 0,
             last_write_us: last.map_or(0, |r| r.at_us),
+            torn: true,
         }
     }
 
@@ -149,13 +152,14 @@ impl<W: Write> Ledger<W> {
         };
         record.hash = record.digest();
         let mut line = serde_json::to_vec(&record)?;
-        // A line that was cut by an earlier failure is ended first: the next one must stand alone.
-        if self.failures > 0 {
+        // A line that was cut is ended first: the next one must stand alone.
+        if std::mem::replace(&mut self.torn, true) {
             line.insert(0, b'\n');
         }
         line.push(b'\n');
         self.out.write_all(&line)?;
         self.out.flush()?;
+        self.torn = false;
         self.sequence += 1;
         self.previous = record.hash;
         self.last_write_us = crossing.at_us;

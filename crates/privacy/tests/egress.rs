@@ -48,12 +48,25 @@ fn a_ledger_goes_on_after_a_restart_and_its_chain_holds() {
 
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(!text.contains("jane") && !text.contains("hello"), "no content in the ledger");
-    let lines: Vec<&str> = text.lines().collect();
+    let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
     let forged = [lines[0].replace("eu-west", "us-east"), lines[1].to_owned()].join("\n");
     assert!(matches!(verify(forged.as_bytes()), Err(Broken::Chain { line: 1 })));
     assert!(matches!(verify(lines[1].as_bytes()), Err(Broken::Chain { line: 1 })), "the first was taken out");
     let cut = format!("{}\n{}", lines[0], &lines[1][..40]);
     assert_eq!(verify(cut.as_bytes()).unwrap().unwrap().sequence, 0, "cut while being written");
+}
+
+#[test]
+fn a_process_that_ended_while_writing_does_not_spoil_the_next_record() {
+    let body = cleared(Boundary::Public, "hello");
+    let mut text = Vec::new();
+    Ledger::resume(&mut text, b"key", None).cross(&body, CROSSING, Deny).unwrap();
+    let whole = text.len();
+    text.extend_from_within(..whole / 2);
+    let last = verify(&text[..]).unwrap();
+    assert_eq!(last.as_ref().map(|r| r.sequence), Some(0));
+    Ledger::resume(&mut text, b"key", last.as_ref()).cross(&body, CROSSING, Deny).unwrap();
+    assert_eq!(verify(&text[..]).unwrap().unwrap().sequence, 1);
 }
 
 /// Storage that takes so many bytes and no more.
