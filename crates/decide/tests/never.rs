@@ -188,6 +188,8 @@ proptest! {
             prop_assert_eq!(is_fleet, !a.devices.is_empty());
             prop_assert!(a.forecast.finish_us.is_finite() && a.forecast.finish_us >= a.forecast.first_token_us);
             prop_assert!(!a.reasons.is_empty());
+            let able = plan.scores.iter().any(|scored| scored.tier == a.tier.index && scored.able);
+            prop_assert!(able || a.degraded, "a tier that cannot do it is tried unmarked");
         }
     }
 
