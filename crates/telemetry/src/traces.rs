@@ -89,3 +89,8 @@ pub fn trace_id(span: &Span) -> Option<String> {
     let context = context.span().span_context().clone();
     context.is_valid().then(|| context.trace_id().to_string())
 }
+
+/// Notes that something happened in `span` now: only in the trace, never in the logs.
+pub fn event(span: &Span, name: &'static str) {
+    span.add_event(name, Vec::new());
+}
