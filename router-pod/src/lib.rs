@@ -1,1 +1,27 @@
-//! The router: Terrace's data plane.
+//! The router: Terrace's data plane. A request's way through it:
+//!
+//! | room | what |
+//! | --- | --- |
+//! | [`server`] | the OpenAI wire: parse once, limits, authentication, events, errors |
+//! | [`sense`] | what is this request? tokens, class, needs, feature and budget |
+//! | [`fleet`] | what is out there now? snapshot, devices, endpoints, their load and speed |
+//! | `terrace_decide` | signals, fleet and policy in, a plan out |
+//! | [`dispatch`] | carries a plan out: cleared bodies only; attempts, deadlines, connections |
+//! | [`ledger`] | what became of it: counts, latencies, cost; makes the report |
+//!
+//! [`job`] is a request on its way, [`record`] what became of it, [`refusal`] why it got no answer.
+
+pub mod app;
+pub mod args;
+pub mod clock;
+pub mod dispatch;
+pub mod egress;
+pub mod fleet;
+pub mod job;
+pub mod ledger;
+pub mod metrics;
+pub mod record;
+pub mod refusal;
+pub mod run;
+pub mod sense;
+pub mod server;

@@ -1,2 +1,30 @@
 //! The router: Terrace's data plane.
-fn main() {}
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use terrace_router::args::Args;
+use terrace_router::run;
+use terrace_telemetry::{Options, shutdown};
+
+fn main() -> ExitCode {
+    terrace_identity::install_crypto_provider();
+    let args = Args::parse();
+    match serve(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("terrace-router: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[tokio::main]
+async fn serve(args: Args) -> anyhow::Result<()> {
+    let telemetry = terrace_telemetry::init(Options::from_env("terrace-router"))?;
+    let shutdown = shutdown::on_signal()?;
+    let running = run::start(args, shutdown, Some(telemetry.sampling())).await?;
+    running.ended().await;
+    tracing::info!("the router has stopped");
+    Ok(())
+}

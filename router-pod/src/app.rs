@@ -1,0 +1,94 @@
+//! What every request shares: one value, made at start.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use terrace_contract::tier::Tier;
+use terrace_decide::output;
+use terrace_decide::retry::RetryBudget;
+
+use crate::clock::Clock;
+use crate::dispatch::clearance::Egress;
+use crate::dispatch::connect::Connector;
+use crate::dispatch::credentials::Credentials;
+use crate::fleet::Fleet;
+use crate::ledger::Ledger;
+use crate::metrics::RouterMetrics;
+use crate::sense::session::Sessions;
+use crate::server::keys::Keys;
+use crate::server::rate::{Concurrency, Rates};
+
+/// Features whose answers' length is remembered; the rest counts as unknown.
+const FEATURES_MOST: usize = 1024;
+
+/// What every request shares.
+pub struct App {
+    /// Time.
+    pub clock: Clock,
+    /// What is out there.
+    pub fleet: Arc<Fleet>,
+    /// Ways there.
+    pub connector: Arc<Connector>,
+    /// Credentials of endpoints.
+    pub credentials: Arc<Credentials>,
+    /// Callers.
+    pub keys: Arc<ArcSwap<Keys>>,
+    /// Requests a minute by caller.
+    pub rates: Rates,
+    /// Requests in flight.
+    pub concurrency: Concurrency,
+    /// What became of requests.
+    pub ledger: Arc<Ledger>,
+    /// The same for Prometheus.
+    pub metrics: Arc<RouterMetrics>,
+    /// Where crossings are recorded.
+    pub egress: Egress,
+    /// Classes of conversations.
+    pub sessions: Sessions,
+    /// Retries that may still be spent.
+    pub retries: Mutex<RetryBudget>,
+    /// Mean length of answers by feature.
+    pub outputs: Mutex<HashMap<String, f64>>,
+}
+
+impl App {
+    /// A number in `0..1` for the strategies that choose at random.
+    pub fn draw(&self) -> f64 {
+        let bits = std::hash::RandomState::new().build_hasher().finish();
+        (bits >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// How long an answer of this feature is expected to be.
+    pub fn expected_output(&self, feature: &str, most: u32) -> u32 {
+        let outputs = self.outputs.lock().unwrap_or_else(PoisonError::into_inner);
+        output::expected(outputs.get(feature).copied(), most)
+    }
+
+    /// An answer of this feature was this long.
+    pub fn learn_output(&self, feature: &str, tokens: u64) {
+        let mut outputs = self.outputs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mean = outputs.get(feature).copied();
+        if mean.is_some() || outputs.len() < FEATURES_MOST {
+            let learned = output::learn(mean, u32::try_from(tokens).unwrap_or(u32::MAX));
+            outputs.insert(feature.to_owned(), learned);
+        }
+    }
+
+    /// A new request came: it earns a part of a retry.
+    pub fn earn_retry(&self) {
+        self.retries.lock().unwrap_or_else(PoisonError::into_inner).request();
+    }
+
+    /// Takes a retry, if there is one.
+    pub fn take_retry(&self) -> bool {
+        self.retries.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Price of an answer, micro-units.
+    pub fn price(&self, tier: &Tier, input: u64, output: u64) -> u64 {
+        let tokens = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        terrace_decide::score::cost_micros(tier, tokens(input), tokens(output))
+    }
+}

@@ -1,0 +1,34 @@
+//! The one place that reads a clock for decisions and reports; everything that decides is handed the result.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Wall time that never runs backwards: the wall clock at start plus what a monotonic clock measured since.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    started: Instant,
+    started_us: u64,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { started: Instant::now(), started_us: micros(since_epoch) }
+    }
+}
+
+impl Clock {
+    /// Microseconds since the Unix epoch.
+    pub fn now_us(&self) -> u64 {
+        self.started_us + micros(self.started.elapsed())
+    }
+
+    /// When this clock was made, microseconds since the Unix epoch.
+    pub fn started_us(&self) -> u64 {
+        self.started_us
+    }
+}
+
+/// A duration in whole microseconds.
+pub fn micros(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

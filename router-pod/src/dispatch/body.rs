@@ -1,0 +1,127 @@
+//! The request as a tier gets it: built new from the parsed tree, field by field.
+//!
+//! What is not on a list here does not travel, unless the tier names it in `extraFields`. The model is always the
+//! tier's.
+
+use serde_json::{Map, Value, json};
+use terrace_contract::tier::{Backend, Tier};
+
+/// The two calls that a client may make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// `/v1/chat/completions`
+    Chat,
+    /// `/v1/completions`
+    Completion,
+}
+
+impl Call {
+    /// The path below a base URL that ends in `/v1`.
+    pub fn path(self) -> &'static str {
+        match self {
+            Call::Chat => "/chat/completions",
+            Call::Completion => "/completions",
+        }
+    }
+
+    /// `gen_ai.operation.name`.
+    pub fn operation(self) -> &'static str {
+        match self {
+            Call::Chat => "chat",
+            Call::Completion => "text_completion",
+        }
+    }
+}
+
+/// Fields of both calls.
+const SHARED: [&str; 11] = [
+    "frequency_penalty",
+    "logit_bias",
+    "logprobs",
+    "max_tokens",
+    "n",
+    "presence_penalty",
+    "seed",
+    "stop",
+    "temperature",
+    "top_p",
+    "stream",
+];
+/// Fields of a chat.
+const CHAT: [&str; 10] = [
+    "messages",
+    "max_completion_tokens",
+    "top_logprobs",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "response_format",
+    "reasoning_effort",
+    "functions",
+    "function_call",
+];
+/// Fields of a text completion.
+const COMPLETION: [&str; 3] = ["prompt", "suffix", "echo"];
+/// Fields that our own agents read beyond OpenAI's.
+const AGENT: [&str; 2] = ["top_k", "min_p"];
+/// Members of a message.
+const MESSAGE: [&str; 7] = ["role", "content", "name", "tool_calls", "tool_call_id", "function_call", "refusal"];
+
+/// The request for `tier`.
+pub fn for_tier(request: &Value, call: Call, tier: &Tier, max_output_tokens: u32) -> Value {
+    let own = match call {
+        Call::Chat => &CHAT[..],
+        Call::Completion => &COMPLETION[..],
+    };
+    let extra: Vec<&str> = match &tier.backend {
+        Backend::Fleet(_) => AGENT.to_vec(),
+        Backend::Endpoint(endpoint) => endpoint.extra_fields.iter().map(String::as_str).collect(),
+    };
+    let mut body = Map::new();
+    body.insert("model".into(), Value::from(tier.backend.model()));
+    for name in own.iter().chain(&SHARED).copied().chain(extra) {
+        if name == "model" {
+            continue;
+        }
+        match request.get(name) {
+            None | Some(Value::Null) => {}
+            Some(Value::Array(messages)) if name == "messages" => {
+                body.insert(name.into(), messages.iter().map(message).collect());
+            }
+            Some(value) => {
+                body.insert(name.into(), value.clone());
+            }
+        }
+    }
+    limit_output(&mut body, call, max_output_tokens);
+    if body.get("stream") == Some(&Value::Bool(true)) {
+        // Tokens are counted even when the client does not ask: cost is per request.
+        body.insert("stream_options".into(), json!({"include_usage": true}));
+    }
+    Value::Object(body)
+}
+
+/// The policy's limit applies whether the caller named one or not.
+fn limit_output(body: &mut Map<String, Value>, call: Call, most: u32) {
+    let mut named = false;
+    for name in ["max_completion_tokens", "max_tokens"] {
+        if let Some(asked) = body.get(name).and_then(Value::as_u64) {
+            named = true;
+            body.insert(name.into(), asked.min(u64::from(most)).into());
+        }
+    }
+    if !named && call == Call::Chat {
+        body.insert("max_tokens".into(), most.into());
+    }
+}
+
+fn message(message: &Value) -> Value {
+    let Some(members) = message.as_object() else { return message.clone() };
+    let kept = MESSAGE.iter().filter_map(|name| members.get(*name).map(|value| ((*name).to_owned(), value.clone())));
+    Value::Object(kept.collect())
+}
+
+/// Whether the client itself asked for the usage chunk of a stream.
+pub fn wants_usage(request: &Value) -> bool {
+    request.pointer("/stream_options/include_usage") == Some(&Value::Bool(true))
+}

@@ -1,0 +1,81 @@
+//! How long each part of a request may take; separate, since a slow part is found soonest by its own limit.
+
+use std::time::Duration;
+
+use terrace_contract::policy::{Budget, OnMiss};
+use terrace_decide::Forecast;
+
+/// Longest silence between two events of a stream.
+pub const BETWEEN_TOKENS: Duration = Duration::from_secs(30);
+/// The whole request, when no budget says otherwise.
+const TOTAL: Duration = Duration::from_secs(600);
+/// First token of an attempt after which nothing else can be tried.
+const FIRST_TOKEN_LAST: Duration = Duration::from_secs(180);
+/// First token of an attempt while something else can be tried, when no budget says otherwise.
+const FIRST_TOKEN: Duration = Duration::from_secs(60);
+/// An attempt is given up for another only after this many times its forecast: giving up costs what was done so far.
+const PATIENCE: f64 = 3.0;
+/// What the hop to an agent costs, taken from the time that it is told.
+const HOP: Duration = Duration::from_millis(2);
+
+/// The whole request: hard before the first token. `onMiss: Degrade` serves late rather than not at all.
+pub fn total(budget: Option<&Budget>) -> Duration {
+    match budget {
+        Some(b) if b.on_miss != OnMiss::Degrade => Duration::from_micros(b.total_us).min(TOTAL),
+        _ => TOTAL,
+    }
+}
+
+/// The first token of one attempt, never past what remains of the whole request.
+pub fn first_token(budget: Option<&Budget>, forecast: Forecast, last: bool, remaining: Duration) -> Duration {
+    if last {
+        return FIRST_TOKEN_LAST.min(remaining);
+    }
+    let patience = Duration::from_micros((forecast.first_token_us.max(0.0) * PATIENCE) as u64);
+    let limit = budget.map_or(FIRST_TOKEN, |b| Duration::from_micros(b.first_token_us).max(patience));
+    limit.min(remaining)
+}
+
+/// `x-terrace-deadline-ms`: what remains, less the hop.
+pub fn deadline_ms(remaining: Duration) -> u64 {
+    u64::try_from(remaining.saturating_sub(HOP).as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use terrace_contract::policy::Priority;
+
+    fn budget(on_miss: OnMiss) -> Budget {
+        Budget {
+            uid: String::new(),
+            name: String::new(),
+            features: vec![],
+            first_token_us: 100_000,
+            total_us: 400_000,
+            objective_basis_points: 9900,
+            window_us: 1,
+            on_miss,
+            priority: Priority::Interactive,
+            chain: None,
+        }
+    }
+
+    #[test]
+    fn a_budget_is_hard_unless_it_may_be_served_late() {
+        assert_eq!(total(Some(&budget(OnMiss::Overflow))), Duration::from_millis(400));
+        assert_eq!(total(Some(&budget(OnMiss::Degrade))), TOTAL);
+        assert_eq!(total(None), TOTAL);
+    }
+
+    #[test]
+    fn an_attempt_is_given_up_only_for_another_and_past_its_forecast() {
+        let forecast = Forecast { first_token_us: 50_000.0, finish_us: 0.0 };
+        let long = Duration::from_secs(999);
+        let b = budget(OnMiss::Overflow);
+        assert_eq!(first_token(Some(&b), forecast, false, long), Duration::from_millis(150));
+        assert_eq!(first_token(Some(&b), forecast, true, long), FIRST_TOKEN_LAST);
+        assert_eq!(first_token(None, forecast, false, Duration::from_millis(7)), Duration::from_millis(7));
+        assert_eq!(deadline_ms(Duration::from_millis(400)), 398);
+    }
+}

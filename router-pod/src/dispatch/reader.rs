@@ -1,0 +1,80 @@
+//! Reads an upstream's answer: whole, or event by event, each with its own time limit.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
+use serde_json::Value;
+use terrace_wire::sse::{DONE, Decoder};
+
+use super::failure::Failure;
+
+/// Longest whole answer that is read.
+const ANSWER_BYTES: usize = 16 << 20;
+
+/// Reads a whole JSON answer.
+///
+/// # Errors
+/// [`Failure::Broken`] when it is cut, too long or not JSON.
+pub async fn whole(body: Incoming) -> Result<Value, Failure> {
+    let read = Limited::new(body, ANSWER_BYTES).collect().await;
+    let bytes = read.map_err(|_| Failure::Broken("the answer was cut or is too long"))?.to_bytes();
+    serde_json::from_slice(&bytes).map_err(|_| Failure::Broken("the answer is not JSON"))
+}
+
+/// One event of a stream.
+#[derive(Debug, PartialEq)]
+pub enum Step {
+    /// An event with JSON.
+    Json(Value),
+    /// `[DONE]`.
+    Done,
+}
+
+/// Reads the events of a stream.
+pub struct Reader {
+    body: Incoming,
+    decoder: Decoder,
+    waiting: VecDeque<Step>,
+}
+
+impl Reader {
+    /// A reader of this body.
+    pub fn new(body: Incoming) -> Self {
+        Self { body, decoder: Decoder::new(), waiting: VecDeque::new() }
+    }
+
+    /// The next event; none at the end of the body.
+    ///
+    /// # Errors
+    /// [`Failure::Broken`] when the connection breaks, stalls for `within`, or carries something else.
+    pub async fn next(&mut self, within: Duration) -> Result<Option<Step>, Failure> {
+        loop {
+            if let Some(step) = self.waiting.pop_front() {
+                return Ok(Some(step));
+            }
+            let frame = tokio::time::timeout(within, self.body.frame());
+            let frame = frame.await.map_err(|_| Failure::Broken("the stream stalled"))?;
+            let Some(frame) = frame else { return Ok(None) };
+            let frame = frame.map_err(|_| Failure::Broken("the stream was cut"))?;
+            if let Ok(chunk) = frame.into_data() {
+                self.decode(&chunk)?;
+            }
+        }
+    }
+
+    fn decode(&mut self, chunk: &Bytes) -> Result<(), Failure> {
+        let events = self.decoder.push(chunk).map_err(|_| Failure::Broken("the stream is no event stream"))?;
+        for event in events {
+            self.waiting.push_back(if event.data.trim() == DONE {
+                Step::Done
+            } else {
+                let json = serde_json::from_str(&event.data);
+                Step::Json(json.map_err(|_| Failure::Broken("an event of the stream is not JSON"))?)
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,193 @@
+//! The answer as a client gets it: built new from what the tier said, member by member.
+//!
+//! Ids, model names, fingerprints and whatever else an upstream adds do not pass.
+
+use serde_json::{Map, Value, json};
+
+use super::body::Call;
+
+/// Who answers, as the client sees it.
+#[derive(Debug, Clone)]
+pub struct Names {
+    /// `chatcmpl-…`, made from the request's id.
+    pub id: String,
+    /// Seconds since the Unix epoch.
+    pub created: u64,
+    /// The tier's model.
+    pub model: String,
+    /// The call.
+    pub call: Call,
+}
+
+/// Tokens that an upstream counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tokens {
+    /// Prompt tokens.
+    pub input: u64,
+    /// Output tokens.
+    pub output: u64,
+    /// Prompt tokens that were cached.
+    pub cached: u64,
+}
+
+impl Tokens {
+    /// Reads a `usage` member; none if it is not one.
+    pub fn read(usage: Option<&Value>) -> Option<Self> {
+        let usage = usage?;
+        let count = |pointer: &str| usage.pointer(pointer).and_then(Value::as_u64);
+        Some(Self {
+            input: count("/prompt_tokens")?,
+            output: count("/completion_tokens")?,
+            cached: count("/prompt_tokens_details/cached_tokens").unwrap_or(0),
+        })
+    }
+
+    /// As the client sees it.
+    pub fn to_value(self) -> Value {
+        let mut usage = json!({
+            "prompt_tokens": self.input,
+            "completion_tokens": self.output,
+            "total_tokens": self.input + self.output,
+        });
+        if self.cached > 0 {
+            usage["prompt_tokens_details"] = json!({"cached_tokens": self.cached});
+        }
+        usage
+    }
+}
+
+/// Members of a message or of its new part.
+const MESSAGE: [&str; 7] =
+    ["role", "content", "tool_calls", "refusal", "function_call", "reasoning_content", "annotations"];
+
+impl Names {
+    /// The head of an answer.
+    fn head(&self, stream: bool) -> Map<String, Value> {
+        let object = match (self.call, stream) {
+            (Call::Chat, true) => "chat.completion.chunk",
+            (Call::Chat, false) => "chat.completion",
+            (Call::Completion, _) => "text_completion",
+        };
+        let prefix = if self.call == Call::Chat { "chatcmpl" } else { "cmpl" };
+        let mut head = Map::new();
+        head.insert("id".into(), format!("{prefix}-{}", self.id).into());
+        head.insert("object".into(), object.into());
+        head.insert("created".into(), self.created.into());
+        head.insert("model".into(), self.model.clone().into());
+        head
+    }
+
+    /// A whole answer; none if it is not one.
+    pub fn whole(&self, answer: &Value, tokens: Tokens) -> Option<Value> {
+        let choices = answer.get("choices")?.as_array().filter(|c| !c.is_empty())?;
+        let choices: Option<Vec<Value>> = choices.iter().map(|c| self.choice(c, "message")).collect();
+        let mut whole = self.head(false);
+        whole.insert("choices".into(), Value::Array(choices?));
+        whole.insert("usage".into(), tokens.to_value());
+        Some(Value::Object(whole))
+    }
+
+    /// One event of a stream with these choices, already rebuilt.
+    pub fn chunk(&self, choices: Vec<Value>) -> Value {
+        let mut chunk = self.head(true);
+        chunk.insert("choices".into(), Value::Array(choices));
+        Value::Object(chunk)
+    }
+
+    /// The choices of one upstream event; none if they are not choices.
+    pub fn choices(&self, event: &Value) -> Option<Vec<Value>> {
+        event.get("choices")?.as_array()?.iter().map(|c| self.choice(c, "delta")).collect()
+    }
+
+    fn choice(&self, choice: &Value, part: &str) -> Option<Value> {
+        let mut new = Map::new();
+        new.insert("index".into(), choice.get("index").and_then(Value::as_u64).unwrap_or(0).into());
+        match self.call {
+            Call::Chat => {
+                let members = choice.get(part)?.as_object()?;
+                let kept = MESSAGE.iter().filter_map(|n| members.get(*n).map(|v| ((*n).to_owned(), v.clone())));
+                new.insert(part.into(), Value::Object(kept.collect()));
+            }
+            Call::Completion => {
+                new.insert("text".into(), choice.get("text")?.as_str()?.into());
+            }
+        }
+        new.insert("logprobs".into(), choice.get("logprobs").cloned().unwrap_or(Value::Null));
+        let finish = choice.get("finish_reason").filter(|f| f.is_string()).cloned();
+        new.insert("finish_reason".into(), finish.unwrap_or(Value::Null));
+        Some(Value::Object(new))
+    }
+
+    /// The choice that ends an answer which broke off.
+    pub fn broken_choice(&self) -> Value {
+        match self.call {
+            Call::Chat => json!({"index": 0, "delta": {}, "logprobs": null, "finish_reason": "error"}),
+            Call::Completion => json!({"index": 0, "text": "", "logprobs": null, "finish_reason": "error"}),
+        }
+    }
+}
+
+/// Whether a rebuilt choice carries a part of the answer, and not only a role.
+pub fn has_content(choice: &Value) -> bool {
+    let filled = |v: &Value| match v {
+        Value::String(s) => !s.is_empty(),
+        Value::Array(a) => !a.is_empty(),
+        Value::Object(o) => !o.is_empty(),
+        _ => false,
+    };
+    let delta = choice.get("delta").and_then(Value::as_object);
+    choice.get("text").is_some_and(filled) || delta.is_some_and(|d| d.iter().any(|(k, v)| k != "role" && filled(v)))
+}
+
+/// Whether a rebuilt choice ends its answer.
+pub fn is_finished(choice: &Value) -> bool {
+    choice.get("finish_reason").is_some_and(Value::is_string)
+}
+
+/// Text of a rebuilt choice or message, for counting tokens that an upstream did not count.
+pub fn text_of(choice: &Value) -> impl Iterator<Item = &str> {
+    ["/delta/content", "/message/content", "/text"].iter().filter_map(|p| choice.pointer(p).and_then(Value::as_str))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> Names {
+        Names { id: "r1".into(), created: 7, model: "small".into(), call: Call::Chat }
+    }
+
+    #[test]
+    fn only_listed_members_pass() {
+        let upstream = json!({
+            "id": "upstream-id", "model": "secret-model", "system_fingerprint": "fp", "service_tier": "x",
+            "choices": [{"index": 0, "message": {"role": "assistant", "content": "hi", "audio": {"id": 1}},
+                "finish_reason": "stop", "stop_reason": 128001}],
+            "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 99, "cost": 5}});
+        let tokens = Tokens::read(upstream.get("usage")).unwrap();
+        let whole = names().whole(&upstream, tokens).unwrap();
+        let want = json!({
+            "id": "chatcmpl-r1", "object": "chat.completion", "created": 7, "model": "small",
+            "choices": [{"index": 0, "message": {"role": "assistant", "content": "hi"}, "logprobs": null,
+                "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}});
+        assert_eq!(whole, want);
+    }
+
+    #[test]
+    fn what_is_no_answer_is_none() {
+        let tokens = Tokens::default();
+        for upstream in [json!({}), json!({"choices": []}), json!({"choices": [{}]}), json!({"choices": [{"message": 7}]})] {
+            assert_eq!(names().whole(&upstream, tokens), None, "{upstream}");
+        }
+    }
+
+    #[test]
+    fn a_role_alone_is_no_content() {
+        assert!(!has_content(&json!({"delta": {"role": "assistant", "content": ""}})));
+        assert!(has_content(&json!({"delta": {"content": "a"}})));
+        assert!(has_content(&json!({"delta": {"tool_calls": [{}]}})));
+        assert!(has_content(&json!({"text": "a"})));
+        assert!(is_finished(&json!({"finish_reason": "stop"})) && !is_finished(&json!({"finish_reason": null})));
+    }
+}

@@ -1,0 +1,55 @@
+//! Finds devices by the name of their headless Service while the snapshot has none: the mounted copy carries no
+//! devices, and the operator may be away.
+//!
+//! An address is a provisional key until the agent there says its pod UID and node. Dialling a stale address is
+//! harmless: whoever answers must prove to be of the tier.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use terrace_contract::tier::{Backend, Device, Fleet as FleetTier, Tier};
+use tokio_util::sync::CancellationToken;
+
+use super::Fleet;
+
+/// How often names are resolved.
+const EVERY: Duration = Duration::from_secs(2);
+
+/// Resolves until the shutdown.
+pub async fn run(fleet: Arc<Fleet>, shutdown: CancellationToken) {
+    let mut tick = tokio::time::interval(EVERY);
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            _ = tick.tick() => {}
+        }
+        let Some(in_use) = fleet.in_use().filter(|used| used.snapshot.devices.is_empty()) else { continue };
+        for tier in &in_use.tiers {
+            let Backend::Fleet(backend) = &tier.backend else { continue };
+            if backend.service.is_empty() {
+                continue;
+            }
+            // A name that does not resolve now keeps the devices that it gave before.
+            if let Ok(addresses) = tokio::net::lookup_host((backend.service.as_str(), backend.port)).await {
+                let mut devices: Vec<Device> = addresses.map(|a| provisional(tier, backend, a.ip().to_string())).collect();
+                devices.sort_by(|a, b| a.address.cmp(&b.address));
+                devices.dedup_by(|a, b| a.address == b.address);
+                fleet.found(&tier.uid, devices);
+            }
+        }
+    }
+}
+
+fn provisional(tier: &Tier, backend: &FleetTier, address: String) -> Device {
+    Device {
+        tier: tier.uid.clone(),
+        pod_uid: address.clone(),
+        pod: String::new(),
+        node: String::new(),
+        domain: String::new(),
+        address,
+        port: backend.port,
+        server_name: backend.server_name.clone(),
+        ready: true,
+    }
+}

@@ -1,0 +1,303 @@
+//! What is out there now: the snapshot in use, and the state of each device and endpoint it names.
+//!
+//! One [`Fleet`] a router. [`Fleet::plan`] is where a request meets it: view, decision and the count of the request
+//! that is about to be sent are one step under one lock, so that two requests never take the same last slot.
+
+pub mod accept;
+pub mod device;
+pub mod dns;
+pub mod endpoint;
+pub mod fit;
+pub mod overflow;
+pub mod place;
+pub mod poll;
+pub mod source;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use terrace_contract::report::Reachability;
+use terrace_contract::snapshot::Snapshot;
+use terrace_contract::status::AgentStatus;
+use terrace_contract::tier::{self, Backend, Tier};
+use terrace_decide::{FleetView, Plan, Serving, TierView};
+use terrace_privacy::Rules;
+
+use crate::dispatch::credentials::Credentials;
+use device::Device;
+use endpoint::Endpoint;
+use place::Place;
+
+/// The snapshot in use, taken apart for sharing.
+pub struct InUse {
+    /// The document.
+    pub snapshot: Arc<Snapshot>,
+    /// Its ladder.
+    pub tiers: Vec<Arc<Tier>>,
+    /// What finds and judges content, compiled for this policy.
+    pub rules: Rules,
+}
+
+/// State of what a tier's name stands for.
+#[derive(Debug, Clone, Default)]
+struct Table {
+    devices: HashMap<String, Vec<Arc<Device>>>,
+    endpoints: HashMap<String, Arc<Endpoint>>,
+    turns: HashMap<String, Arc<std::sync::atomic::AtomicU64>>,
+}
+
+/// The fleet as this router knows it.
+pub struct Fleet {
+    in_use: ArcSwapOption<InUse>,
+    table: ArcSwap<Table>,
+    /// Devices found by name while a snapshot has none, by tier UID.
+    found: Mutex<HashMap<String, Vec<tier::Device>>>,
+    /// Pod UID and node of what answers at a found address.
+    identified: Mutex<HashMap<String, (String, String)>>,
+    overflow: overflow::Window,
+    refused: ArcSwapOption<String>,
+    node: String,
+    picking: Mutex<()>,
+    credentials: Arc<Credentials>,
+}
+
+impl Fleet {
+    /// A fleet of which nothing is known yet, seen from `node`.
+    pub fn new(node: &str, credentials: Arc<Credentials>) -> Self {
+        Self {
+            in_use: ArcSwapOption::empty(),
+            table: ArcSwap::default(),
+            found: Mutex::default(),
+            identified: Mutex::default(),
+            overflow: overflow::Window::default(),
+            refused: ArcSwapOption::empty(),
+            node: node.to_owned(),
+            picking: Mutex::default(),
+            credentials,
+        }
+    }
+
+    /// The snapshot in use; none yet: `no_policy`.
+    pub fn in_use(&self) -> Option<Arc<InUse>> {
+        self.in_use.load_full()
+    }
+
+    /// Takes a snapshot that passed [`accept::check`] into use.
+    pub fn take(&self, snapshot: Snapshot, rules: Rules) {
+        let tiers = snapshot.tiers.iter().cloned().map(Arc::new).collect();
+        self.refused.store(None);
+        self.in_use.store(Some(Arc::new(InUse { snapshot: Arc::new(snapshot), tiers, rules })));
+        self.sync();
+    }
+
+    /// A snapshot was refused; the one in use stays.
+    pub fn refuse(&self, why: String) {
+        self.refused.store(Some(Arc::new(why)));
+    }
+
+    /// Why the newest snapshot was refused; none: it is in use.
+    pub fn refused(&self) -> Option<String> {
+        self.refused.load_full().map(|why| (*why).clone())
+    }
+
+    /// Devices of a tier that were found by its service's name.
+    pub fn found(&self, tier_uid: &str, devices: Vec<tier::Device>) {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if found.get(tier_uid) == Some(&devices) {
+            return;
+        }
+        found.insert(tier_uid.to_owned(), devices);
+        drop(found);
+        self.sync();
+    }
+
+    /// A device that was found by name says who it is: from now on its pod UID is the key, as in a snapshot.
+    pub fn identified(&self, device: &Device, status: &AgentStatus) {
+        let facts = device.facts();
+        let provisional = facts.device.pod_uid == facts.device.address;
+        if !provisional || status.pod_uid.is_empty() {
+            return;
+        }
+        let mut identified = self.identified.lock().unwrap_or_else(PoisonError::into_inner);
+        identified.insert(facts.device.address.clone(), (status.pod_uid.clone(), status.node.clone()));
+        device.update(&tier::Device {
+            pod_uid: status.pod_uid.clone(),
+            node: status.node.clone(),
+            ..facts.device.clone()
+        });
+    }
+
+    /// Makes the table match the snapshot: known pods keep their state, new ones start cold, others are let go.
+    fn sync(&self) {
+        let _picking = self.picking.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(in_use) = self.in_use.load_full() else { return };
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let identified = self.identified.lock().unwrap_or_else(PoisonError::into_inner);
+        for device in found.values_mut().flatten() {
+            if let Some((pod_uid, node)) = identified.get(&device.address) {
+                (device.pod_uid, device.node) = (pod_uid.clone(), node.clone());
+            }
+        }
+        let old = self.table.load();
+        let mut new = Table::default();
+        for tier in &in_use.tiers {
+            new.turns.insert(tier.uid.clone(), old.turns.get(&tier.uid).cloned().unwrap_or_default());
+            match &tier.backend {
+                Backend::Endpoint(_) => {
+                    new.endpoints.insert(tier.uid.clone(), old.endpoints.get(&tier.uid).cloned().unwrap_or_default());
+                }
+                Backend::Fleet(_) => {
+                    let known = old.devices.get(&tier.uid).map(Vec::as_slice).unwrap_or_default();
+                    let named: Vec<&tier::Device> = in_use.snapshot.devices.iter().filter(|d| d.tier == tier.uid).collect();
+                    let named = if in_use.snapshot.devices.is_empty() {
+                        found.get(&tier.uid).into_iter().flatten().collect()
+                    } else {
+                        named
+                    };
+                    let devices = named.into_iter().map(|facts| keep_or_add(known, facts)).collect();
+                    new.devices.insert(tier.uid.clone(), devices);
+                }
+            }
+        }
+        self.table.store(Arc::new(new));
+    }
+
+    /// The devices of a tier.
+    pub fn devices(&self, tier_uid: &str) -> Vec<Arc<Device>> {
+        self.table.load().devices.get(tier_uid).cloned().unwrap_or_default()
+    }
+
+    /// The generation of a tier in use.
+    pub fn generation(&self, tier_uid: &str) -> i64 {
+        let in_use = self.in_use.load();
+        let tier = in_use.iter().flat_map(|used| &used.tiers).find(|tier| tier.uid == tier_uid);
+        tier.map_or(0, |tier| tier.generation)
+    }
+
+    /// Every device.
+    pub fn all_devices(&self) -> Vec<Arc<Device>> {
+        self.table.load().devices.values().flatten().cloned().collect()
+    }
+
+    /// The fleet at `now_us`.
+    pub fn view(&self, in_use: &InUse, spent_today: u64, now_us: u64) -> FleetView {
+        let table = self.table.load();
+        let (snapshot, routers) = (&in_use.snapshot, in_use.snapshot.routers);
+        let tiers = in_use.tiers.iter().map(|tier| TierView {
+            tier: Arc::clone(tier),
+            turn: table.turns.get(&tier.uid).map_or(0, |n| n.load(std::sync::atomic::Ordering::Relaxed)),
+            serving: match &tier.backend {
+                Backend::Fleet(_) => {
+                    let devices = table.devices.get(&tier.uid).map(Vec::as_slice).unwrap_or_default();
+                    Serving::Devices(devices.iter().map(|device| device.view(now_us)).collect())
+                }
+                Backend::Endpoint(facts) => {
+                    let credential = facts.credential.as_ref().is_none_or(|key| self.credentials.is_there(&tier.uid, key));
+                    let state = table.endpoints.get(&tier.uid).cloned().unwrap_or_default();
+                    Serving::Endpoint(state.view(&facts.limits, routers, credential, now_us))
+                }
+            },
+        });
+        let limit = snapshot.policy.limits.spend_per_day_micros;
+        FleetView {
+            tiers: tiers.collect(),
+            now_us,
+            snapshot_age_us: now_us.saturating_sub(snapshot.issued_at_us),
+            domain: self.domain(snapshot),
+            overflow: self.overflow.now(now_us),
+            spend_left_micros: limit.map(|n| (n / u64::from(routers.max(1))).saturating_sub(spent_today)),
+        }
+    }
+
+    /// The topology domain of this router's own node, as a device on the same node shows it; empty: unknown.
+    fn domain(&self, snapshot: &Snapshot) -> String {
+        let same = snapshot.devices.iter().find(|d| !self.node.is_empty() && d.node == self.node);
+        same.map(|d| d.domain.clone()).unwrap_or_default()
+    }
+
+    /// Sees, decides and counts the first attempt's request, in one step. `tokens` are the request's prompt tokens.
+    pub fn plan(
+        &self,
+        in_use: &InUse,
+        spent_today: u64,
+        tokens: u64,
+        now_us: u64,
+        decide: impl FnOnce(&FleetView) -> Plan,
+    ) -> (Plan, Option<Place>) {
+        let _picking = self.picking.lock().unwrap_or_else(PoisonError::into_inner);
+        let plan = decide(&self.view(in_use, spent_today, now_us));
+        let first = plan.attempts.first().and_then(|attempt| {
+            let device = attempt.devices.first().map(|d| &*d.pod_uid);
+            self.admit(in_use, attempt.tier.index, device, tokens, now_us)
+        });
+        (plan, first)
+    }
+
+    /// Counts a request that is about to be sent to a tier's device, or to its endpoint; none: it cannot take it.
+    pub fn admit(
+        &self,
+        in_use: &InUse,
+        tier: usize,
+        pod_uid: Option<&str>,
+        tokens: u64,
+        now_us: u64,
+    ) -> Option<Place> {
+        let tier = in_use.tiers.get(tier)?;
+        let table = self.table.load();
+        let place = match (&tier.backend, pod_uid) {
+            (Backend::Fleet(fleet), Some(pod_uid)) => {
+                let device = table.devices.get(&tier.uid)?.iter().find(|d| d.facts().device.pod_uid == pod_uid)?;
+                Place::device(Arc::clone(tier), fleet, device.admit(tokens, now_us)?)
+            }
+            (Backend::Endpoint(facts), None) => {
+                let endpoint = table.endpoints.get(&tier.uid)?;
+                let guard = endpoint.admit(&facts.limits, in_use.snapshot.routers, tokens, now_us)?;
+                Place::endpoint(Arc::clone(tier), facts, guard)
+            }
+            _ => None,
+        }?;
+        if let Some(turn) = table.turns.get(&tier.uid) {
+            turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+        Some(place)
+    }
+
+    /// What `overflow.maxPercent` caps.
+    pub fn overflow(&self) -> &overflow::Window {
+        &self.overflow
+    }
+
+    /// Whether each tier can be reached, for the report.
+    pub fn reachability(&self, now_us: u64) -> Vec<Reachability> {
+        let Some(in_use) = self.in_use.load_full() else { return Vec::new() };
+        let table = self.table.load();
+        let of = |tier: &Arc<Tier>| {
+            let (reason, saturated) = match &tier.backend {
+                Backend::Endpoint(_) => (table.endpoints.get(&tier.uid).map_or("", |e| e.reachability(now_us)), 0),
+                Backend::Fleet(_) => {
+                    let devices = table.devices.get(&tier.uid).map(Vec::as_slice).unwrap_or_default();
+                    // A fleet is reachable while one of its devices is.
+                    let reason = devices.iter().map(|d| d.reachability()).min_by_key(|reason| !reason.is_empty());
+                    (reason.unwrap_or(""), devices.iter().filter(|d| d.saturated()).count())
+                }
+            };
+            Reachability {
+                tier: tier.uid.clone(),
+                reason: reason.to_owned(),
+                saturated: u32::try_from(saturated).unwrap_or(u32::MAX),
+            }
+        };
+        in_use.tiers.iter().map(of).collect()
+    }
+}
+
+fn keep_or_add(known: &[Arc<Device>], facts: &tier::Device) -> Arc<Device> {
+    match known.iter().find(|d| d.facts().device.pod_uid == facts.pod_uid) {
+        Some(device) => {
+            device.update(facts);
+            Arc::clone(device)
+        }
+        None => Device::new(facts.clone()),
+    }
+}

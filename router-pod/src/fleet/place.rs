@@ -1,0 +1,163 @@
+//! Where one attempt goes: a device or an endpoint, with the request already counted there.
+//!
+//! Dropping a [`Place`] takes the count back, whatever way the attempt ended.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use terrace_contract::load::Load;
+use terrace_contract::tier::{self, Endpoint, Tier};
+use terrace_decide::breaker::Event;
+use terrace_identity::Identity;
+
+use super::device::DeviceGuard;
+use super::endpoint::EndpointGuard;
+use crate::dispatch::target::Target;
+
+/// Answers that take this much longer than forecast count as slow, if also longer by [`SLOW_AT_LEAST_US`].
+const SLOW_FACTOR: f64 = 4.0;
+/// See [`SLOW_FACTOR`].
+const SLOW_AT_LEAST_US: f64 = 500_000.0;
+
+/// Where one attempt goes.
+#[derive(Debug)]
+pub struct Place {
+    /// The tier.
+    pub tier: Arc<Tier>,
+    /// What of it.
+    pub site: Site,
+    guard: Guard,
+}
+
+/// What of a tier.
+#[derive(Debug, Clone)]
+pub enum Site {
+    /// An agent: dialled by address, proved by its SPIFFE identity.
+    Device {
+        /// Where.
+        address: SocketAddr,
+        /// Who.
+        identity: Identity,
+        /// Its node.
+        node: String,
+        /// UID of its pod.
+        pod_uid: String,
+    },
+    /// An endpoint.
+    Endpoint(Target),
+}
+
+#[derive(Debug)]
+enum Guard {
+    Device(DeviceGuard),
+    Endpoint(EndpointGuard),
+}
+
+impl Place {
+    /// A device of a fleet tier.
+    pub fn device(tier: Arc<Tier>, fleet: &tier::Fleet, guard: DeviceGuard) -> Option<Self> {
+        let facts = guard.device().facts();
+        let device = &facts.device;
+        let ip: IpAddr = device.address.parse().ok()?;
+        let name = if device.server_name.is_empty() { &fleet.server_name } else { &device.server_name };
+        let site = Site::Device {
+            address: SocketAddr::new(ip, device.port),
+            identity: name.parse().ok()?,
+            node: device.node.clone(),
+            pod_uid: device.pod_uid.clone(),
+        };
+        Some(Self { tier, site, guard: Guard::Device(guard) })
+    }
+
+    /// A tier's endpoint.
+    pub fn endpoint(tier: Arc<Tier>, facts: &Endpoint, guard: EndpointGuard) -> Option<Self> {
+        let target = Target::parse(&facts.url).ok()?;
+        Some(Self { tier, site: Site::Endpoint(target), guard: Guard::Endpoint(guard) })
+    }
+
+    /// The device's node, or the endpoint's host.
+    pub fn name(&self) -> &str {
+        match &self.site {
+            Site::Device { node, .. } => node,
+            Site::Endpoint(target) => &target.host,
+        }
+    }
+
+    /// A load line came with an answer.
+    pub fn reported(&self, load: Load, now_us: u64) {
+        if let Guard::Device(guard) = &self.guard {
+            guard.device().reported(load, now_us);
+        }
+    }
+
+    /// A connection was made in this time.
+    pub fn connected(&self, connect_us: u64) {
+        if let Guard::Endpoint(guard) = &self.guard {
+            guard.connected(connect_us);
+        }
+    }
+
+    /// No connection could be made: a reason of the condition `Reachable`.
+    pub fn unreachable(&self, reason: &'static str) {
+        match &self.guard {
+            Guard::Device(guard) => guard.device().unreachable(reason),
+            Guard::Endpoint(guard) => guard.endpoint().unreachable(reason),
+        }
+    }
+
+    /// The first token came; teaches the forecast.
+    pub fn first_token(&mut self, prompt_tokens: u64, forecast_us: f64, actual_us: u64, now_us: u64) {
+        let actual = actual_us as f64;
+        let slow = actual > SLOW_FACTOR * forecast_us && actual > forecast_us + SLOW_AT_LEAST_US;
+        let event = if slow { Event::Slow } else { Event::Ok };
+        match &mut self.guard {
+            Guard::Device(guard) => {
+                guard.observe(forecast_us, actual_us);
+                guard.record(event, now_us);
+            }
+            Guard::Endpoint(guard) => {
+                guard.first_token(prompt_tokens, forecast_us, actual_us);
+                guard.record(event, now_us);
+            }
+        }
+    }
+
+    /// The rest of the answer came.
+    pub fn rest(&self, output_tokens: u64, all_tokens: u64, us: u64) {
+        if let Guard::Endpoint(guard) = &self.guard {
+            guard.rest(output_tokens, all_tokens, us);
+        }
+    }
+
+    /// The attempt failed by the other side's fault.
+    pub fn failed(&mut self, now_us: u64) {
+        match &mut self.guard {
+            Guard::Device(guard) => guard.record(Event::Failed, now_us),
+            Guard::Endpoint(guard) => guard.record(Event::Failed, now_us),
+        }
+    }
+
+    /// It said that it is full. A device's load line says more; an endpoint is left alone for as long as it asks.
+    pub fn full(&mut self, retry_after_us: Option<u64>, now_us: u64) {
+        if let Guard::Endpoint(guard) = &mut self.guard {
+            guard.cool(retry_after_us, now_us);
+        }
+    }
+
+    /// It refused the credential.
+    pub fn credential_refused(&mut self, now_us: u64) {
+        if let Guard::Endpoint(guard) = &mut self.guard {
+            guard.credential_refused(now_us);
+        }
+    }
+}
+
+impl Place {
+    /// `server.address` and `server.port`.
+    pub fn server(&self) -> (String, u16) {
+        match &self.site {
+            Site::Device { address, .. } => (address.ip().to_string(), address.port()),
+            Site::Endpoint(target) => (target.host.clone(), target.port),
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! One admitted request, once everything about it is known that a decision needs.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use terrace_contract::policy::Budget;
+use terrace_decide::Signals;
+use terrace_privacy::Classified;
+use tracing::Span;
+
+use crate::dispatch::body::{self, Call};
+use crate::dispatch::limits;
+use crate::fleet::InUse;
+
+/// One request. It holds content and therefore shows nothing when printed: it cannot be.
+pub struct Job {
+    /// Its id, in headers, spans and the answer's id.
+    pub id: String,
+    /// Which call.
+    pub call: Call,
+    /// The parsed tree.
+    pub request: Value,
+    /// What privacy made of it.
+    pub classified: Classified,
+    /// What decide sees.
+    pub signals: Signals,
+    /// The budget that covers it.
+    pub budget: Option<Budget>,
+    /// The snapshot under which it was admitted.
+    pub in_use: Arc<InUse>,
+    /// When it came.
+    pub started: Instant,
+    /// Policies that it passed, this one last.
+    pub via: String,
+    /// Its span.
+    pub span: Span,
+}
+
+impl Job {
+    /// Whether the client wants events.
+    pub fn streams(&self) -> bool {
+        self.request.get("stream") == Some(&Value::Bool(true))
+    }
+
+    /// Whether the client itself asked for the usage chunk.
+    pub fn wants_usage(&self) -> bool {
+        body::wants_usage(&self.request)
+    }
+
+    /// What remains of the whole request's time; none: it is used up.
+    pub fn remaining(&self) -> Option<Duration> {
+        limits::total(self.budget.as_ref()).checked_sub(self.started.elapsed()).filter(|left| !left.is_zero())
+    }
+}

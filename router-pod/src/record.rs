@@ -1,0 +1,182 @@
+//! What became of one request: filled in on its way, written once when it is dropped.
+//!
+//! Dropping is the only end that no path can forget: an answer sent, a refusal, or a client that went away. Until
+//! something else is said, a request that is dropped was cancelled.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use terrace_contract::names::{OTHER, OTHER_FEATURE};
+use terrace_contract::policy::Budget;
+use terrace_contract::reason::{self, Reason};
+use terrace_contract::report::Outcome;
+use terrace_contract::tier::Tier;
+use terrace_contract::trust::Class;
+use tracing::Span;
+
+use crate::app::App;
+use crate::clock::micros;
+use crate::dispatch::rebuild::Tokens;
+use crate::ledger::{Ended, Used};
+use crate::metrics::{RequestLabels, TierLabel, TokenLabels};
+
+/// What became of one request.
+pub struct Record {
+    app: Arc<App>,
+    /// The request's span.
+    pub span: Span,
+    started: Instant,
+    feature: String,
+    class: Class,
+    forced: &'static str,
+    budget: Option<(u64, u64)>,
+    tier: Option<Arc<Tier>>,
+    outcome: Outcome,
+    reasons: Vec<Reason>,
+    first_token_us: Option<u64>,
+    transport_us: u64,
+    used: Option<Used>,
+}
+
+impl Record {
+    /// A request that just came.
+    pub fn new(app: Arc<App>, span: Span) -> Self {
+        app.metrics.in_flight.inc();
+        Self {
+            app,
+            span,
+            started: Instant::now(),
+            feature: OTHER_FEATURE.to_owned(),
+            class: Class::Restricted,
+            forced: "",
+            budget: None,
+            tier: None,
+            outcome: Outcome::Cancelled,
+            reasons: vec![Reason::ClientGone],
+            first_token_us: None,
+            transport_us: 0,
+            used: None,
+        }
+    }
+
+    /// When the request came.
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// What it is.
+    pub fn sensed(&mut self, feature: &str, class: Class, forced: Option<Reason>, budget: Option<&Budget>) {
+        self.feature = feature.to_owned();
+        self.class = class;
+        self.forced = forced.map_or("", Reason::code);
+        self.budget = budget.map(|b| (b.first_token_us, b.total_us));
+        self.span.record("terrace.feature", feature).record("terrace.class", class.as_str());
+    }
+
+    /// It ended without an answer.
+    pub fn refused(&mut self, outcome: Outcome, reasons: &[Reason], code: &'static str) {
+        self.outcome = outcome;
+        self.reasons = reasons.to_vec();
+        self.span.record("error.type", code);
+    }
+
+    /// A tier began to answer.
+    pub fn answering(&mut self, tier: &Arc<Tier>, reasons: &[Reason], transport_us: u64, first_token: Instant) {
+        self.tier = Some(Arc::clone(tier));
+        self.reasons = reasons.to_vec();
+        self.transport_us = transport_us;
+        self.first_token_us = Some(micros(first_token.duration_since(self.started)));
+    }
+
+    /// The answer ended well. Returns its price.
+    pub fn answered(&mut self, outcome: Outcome, tokens: Tokens) -> u64 {
+        self.outcome = outcome;
+        let Some(tier) = &self.tier else { return 0 };
+        let cost_micros = self.app.price(tier, tokens.input, tokens.output);
+        self.used = Some(Used { input: tokens.input, output: tokens.output, cost_micros });
+        self.app.learn_output(&self.feature, tokens.output);
+        cost_micros
+    }
+
+    /// The answer broke off after its first token; what it used so far counts.
+    pub fn broke(&mut self, tokens: Tokens) {
+        self.answered(Outcome::Failed, tokens);
+        self.reasons.push(Reason::AttemptFailed);
+        self.span.record("error.type", "broken");
+    }
+
+    /// The part of the time to the first token that its budget allowed, and whether all of it was met.
+    fn met(&self, total_us: u64) -> Option<bool> {
+        let (first_token, total) = self.budget?;
+        Some(self.first_token_us.is_some_and(|first| first <= first_token) && total_us <= total)
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        let total_us = micros(self.started.elapsed());
+        let metrics = &self.app.metrics;
+        metrics.in_flight.dec();
+        let tier = self.tier.as_ref().map(|t| t.name.clone()).unwrap_or_default();
+        metrics
+            .requests
+            .get_or_create(&RequestLabels {
+                tier: tier.clone(),
+                class: self.class.as_str(),
+                outcome: outcome_name(self.outcome),
+            })
+            .inc();
+        self.app.ledger.ended(&Ended {
+            tier: self.tier.as_ref().map(|t| t.uid.clone()).unwrap_or_default(),
+            feature: self.feature.clone(),
+            class: self.class,
+            outcome: self.outcome,
+            reason: self.reasons.first().map_or(OTHER, |r| r.code()),
+            forced: self.forced,
+            first_token_us: self.first_token_us,
+            total_us,
+            transport_us: self.transport_us,
+            met: self.met(total_us),
+        });
+        self.span.record("terrace.reasons", reason::join(&self.reasons));
+        self.span.record("terrace.outcome", outcome_name(self.outcome));
+        let Some(used) = self.used else { return };
+        let Some(uid) = self.tier.as_ref().map(|t| t.uid.as_str()) else { return };
+        self.app.ledger.used(uid, used, self.app.clock.now_us());
+        let label = TierLabel { tier: tier.clone() };
+        for (kind, n) in [("input", used.input), ("output", used.output)] {
+            metrics.tokens.get_or_create(&TokenLabels { tier: tier.clone(), kind }).inc_by(n);
+        }
+        metrics.cost_micros.get_or_create(&label).inc_by(used.cost_micros);
+        metrics.transport.get_or_create(&label).observe(seconds(self.transport_us));
+        if let Some(first) = self.first_token_us {
+            metrics.first_token.get_or_create(&label).observe(seconds(first));
+            if used.output > 1 {
+                let each = seconds(total_us.saturating_sub(first)) / (used.output - 1) as f64;
+                metrics.per_output_token.get_or_create(&label).observe(each);
+            }
+        }
+        self.span.record("gen_ai.usage.input_tokens", used.input);
+        self.span.record("gen_ai.usage.output_tokens", used.output);
+        self.span.record("terrace.cost_micros", used.cost_micros);
+    }
+}
+
+fn seconds(us: u64) -> f64 {
+    us as f64 / 1e6
+}
+
+/// The name used in metrics and spans.
+fn outcome_name(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Served => "served",
+        Outcome::Overflowed => "overflowed",
+        Outcome::Escalated => "escalated",
+        Outcome::Degraded => "degraded",
+        Outcome::Invalid => "invalid",
+        Outcome::Denied => "denied",
+        Outcome::Unavailable => "unavailable",
+        Outcome::Failed => "failed",
+        Outcome::Cancelled => "cancelled",
+    }
+}

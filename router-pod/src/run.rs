@@ -1,0 +1,228 @@
+//! Puts a router together and takes it down again.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context as _;
+use arc_swap::ArcSwap;
+use serde::Serialize;
+use terrace_identity::{Identities, IdentityStore};
+use terrace_telemetry::{Health, Metrics, Sampling, admin, ports};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::app::App;
+use crate::args::Args;
+use crate::clock::Clock;
+use crate::dispatch::clearance::Egress;
+use crate::dispatch::connect::Connector;
+use crate::dispatch::credentials::Credentials;
+use crate::egress;
+use crate::fleet::accept::Wanted;
+use crate::fleet::source::{self, Receiver, Stream};
+use crate::fleet::{Fleet, dns, poll};
+use crate::ledger::Ledger;
+use crate::ledger::poster::Poster;
+use crate::metrics::RouterMetrics;
+use crate::sense::session::Sessions;
+use crate::server;
+use crate::server::keys::{self, Keys};
+
+/// How often gauges are written and connections of gone tiers are dropped.
+const HOUSEKEEPING: Duration = Duration::from_secs(1);
+
+/// Where a router listens.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Addresses {
+    /// For clients.
+    pub listen: SocketAddr,
+    /// For probes and metrics.
+    pub admin: SocketAddr,
+}
+
+/// A router that runs.
+pub struct Running {
+    /// Where it listens.
+    pub addresses: Addresses,
+    /// Its metrics, as text: what the admin port shows.
+    pub metrics: Metrics,
+    clients: JoinHandle<()>,
+    admin: JoinHandle<()>,
+    background: TaskTracker,
+    end: CancellationToken,
+}
+
+impl Running {
+    /// Waits until it was told to stop and requests in flight have ended.
+    pub async fn ended(self) {
+        // A panic in a server is logged by the runtime; there is nothing left to do about it here.
+        let _ = self.clients.await;
+        self.background.close();
+        self.background.wait().await;
+        self.end.cancel();
+        let _ = self.admin.await;
+    }
+}
+
+/// Starts a router. It stops when `shutdown` is cancelled.
+///
+/// # Errors
+/// A sentence that names what cannot be used: a port, a certificate, a folder.
+pub async fn start(args: Args, shutdown: CancellationToken, sampling: Option<Sampling>) -> anyhow::Result<Running> {
+    let clients = admin::bind("--listen", args.listen).await?;
+    let admin_listener = admin::bind("--admin-listen", args.admin_listen).await?;
+    let addresses = Addresses { listen: clients.local_addr()?, admin: admin_listener.local_addr()? };
+    let store = IdentityStore::load(&args.identity_dir)?;
+    let identities = store.identities();
+    let clock = Clock::default();
+    let metrics = Metrics::new();
+    let router_metrics = Arc::new(RouterMetrics::register(&metrics));
+    let app = Arc::new(app(&args, &identities, clock, &router_metrics).await?);
+
+    let background = TaskTracker::new();
+    background.spawn(store.follow(shutdown.clone()));
+    background.spawn(poll::run(Arc::clone(&app.fleet), Arc::clone(&app.connector), clock, shutdown.clone()));
+    background.spawn(dns::run(Arc::clone(&app.fleet), shutdown.clone()));
+    background.spawn(keys::follow(args.api_keys_dir.clone(), Arc::clone(&app.keys), shutdown.clone()));
+    background.spawn(housekeeping(Arc::clone(&app), identities.clone(), sampling, shutdown.clone()));
+    follow_snapshots(&args, &app, &identities, &background, &shutdown);
+
+    let health = health(&app, &identities, &shutdown);
+    let end = CancellationToken::new();
+    let admin = tokio::spawn(admin::serve(admin_listener, admin::router(health, metrics.clone()), end.clone()));
+    let grace = Duration::from_secs(args.drain_timeout);
+    let routes = server::routes(Arc::clone(&app));
+    let clients = tokio::spawn(terrace_identity::serve_plain(clients, routes, shutdown.clone(), grace));
+    tracing::info!(
+        listen = %addresses.listen, admin = %addresses.admin, policy = %args.policy, namespace = %args.namespace,
+        "the router is listening"
+    );
+    if let Some(file) = &args.port_file {
+        ports::write(file, &addresses)
+            .with_context(|| format!("cannot write the port file {} (--port-file)", file.display()))?;
+    }
+    Ok(Running { addresses, metrics, clients, admin, background, end })
+}
+
+async fn app(args: &Args, identities: &Identities, clock: Clock, metrics: &Arc<RouterMetrics>) -> anyhow::Result<App> {
+    let credentials = Arc::new(Credentials::new(&args.credentials_dir));
+    let denied = own_addresses(args).await;
+    let mut secret = [0u8; 32];
+    ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut secret)
+        .map_err(|_| anyhow::anyhow!("the system gives no random bytes: check /dev/urandom"))?;
+    let egress = match &args.state_dir {
+        None => Egress::default(),
+        Some(dir) => egress::open(dir)?,
+    };
+    Ok(App {
+        clock,
+        fleet: Arc::new(Fleet::new(&args.node_name, Arc::clone(&credentials))),
+        connector: Arc::new(Connector::new(
+            identities.clone(),
+            Arc::clone(&credentials),
+            args.allow_loopback,
+            denied,
+        )),
+        credentials,
+        keys: Arc::new(ArcSwap::from_pointee(Keys::read(&args.api_keys_dir).unwrap_or_default())),
+        rates: server::rate::Rates::default(),
+        concurrency: server::rate::Concurrency::default(),
+        ledger: Arc::new(Ledger::default()),
+        metrics: Arc::clone(metrics),
+        egress,
+        sessions: Sessions::new(&secret),
+        retries: Mutex::default(),
+        outputs: Mutex::default(),
+    })
+}
+
+/// Addresses that no endpoint may have: the API server's and this policy's own Service's.
+async fn own_addresses(args: &Args) -> Vec<IpAddr> {
+    let api_server = std::env::var("KUBERNETES_SERVICE_HOST").ok().and_then(|host| host.parse().ok());
+    let mut own: Vec<IpAddr> = api_server.into_iter().collect();
+    if args.operator.is_some() {
+        // Outside a cluster there is no such name, and nothing to deny.
+        let service = format!("{}.{}.svc", args.policy, args.namespace);
+        if let Ok(found) = tokio::net::lookup_host((service, 80)).await {
+            own.extend(found.map(|address| address.ip()));
+        }
+    }
+    own
+}
+
+fn follow_snapshots(
+    args: &Args,
+    app: &Arc<App>,
+    identities: &Identities,
+    background: &TaskTracker,
+    shutdown: &CancellationToken,
+) {
+    let wanted = Wanted { namespace: args.namespace.clone(), name: args.policy.clone() };
+    let receiver =
+        Arc::new(Receiver::new(Arc::clone(&app.fleet), wanted, &args.identity_dir, Arc::clone(&app.metrics)));
+    if let Some(file) = args.snapshot.clone() {
+        background.spawn(source::follow_file(receiver, file, shutdown.clone()));
+    } else if let Some(operator) = args.operator.clone() {
+        let stream = Stream {
+            receiver,
+            operator: operator.clone(),
+            identities: identities.clone(),
+            snapshot_dir: args.snapshot_dir.clone(),
+            state_dir: args.state_dir.clone(),
+        };
+        background.spawn(stream.run(shutdown.clone()));
+        let poster = Poster {
+            app: Arc::clone(app),
+            router_uid: args.pod_uid.clone(),
+            router: args.pod_name.clone(),
+        };
+        background.spawn(poster.run(operator, identities.clone(), shutdown.clone()));
+    }
+}
+
+fn health(app: &Arc<App>, identities: &Identities, shutdown: &CancellationToken) -> Health {
+    let health = Health::new();
+    let fleet = Arc::clone(&app.fleet);
+    health.readiness("no_policy", move || match fleet.in_use() {
+        Some(_) => Ok(()),
+        None => Err(fleet.refused().map_or_else(
+            || "no snapshot of the policy has come yet".to_owned(),
+            |why| format!("the snapshot was refused: {why}"),
+        )),
+    });
+    let identities = identities.clone();
+    health.readiness("certificate", move || identities.check_clock(SystemTime::now()).map_err(|e| e.to_string()));
+    let shutdown = shutdown.clone();
+    health.readiness("draining", move || {
+        if shutdown.is_cancelled() { Err("told to stop; requests in flight are finished".to_owned()) } else { Ok(()) }
+    });
+    health
+}
+
+async fn housekeeping(
+    app: Arc<App>,
+    identities: Identities,
+    sampling: Option<Sampling>,
+    shutdown: CancellationToken,
+) {
+    let mut tick = tokio::time::interval(HOUSEKEEPING);
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            _ = tick.tick() => {}
+        }
+        let left = identities.not_after().duration_since(SystemTime::now()).unwrap_or_default();
+        app.metrics.certificate_expiry.set(left.as_secs_f64());
+        let Some(used) = app.fleet.in_use() else { continue };
+        let age = app.clock.now_us().saturating_sub(used.snapshot.issued_at_us);
+        app.metrics.snapshot_age.set(age as f64 / 1e6);
+        if let Some(sampling) = &sampling {
+            sampling.set_percent(used.snapshot.policy.trace_sample_percent);
+        }
+        app.connector.keep_only(|uid, generation| {
+            used.tiers.iter().any(|tier| tier.uid == uid && tier.generation == generation)
+        });
+    }
+}

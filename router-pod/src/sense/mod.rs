@@ -1,0 +1,149 @@
+//! What is this request? Tokens, class, needs, feature and budget, complexity: everything that `decide` sees of it.
+
+pub mod feature;
+pub mod forbidden;
+pub mod needs;
+pub mod session;
+pub mod tokens;
+
+use std::time::{Duration, Instant};
+
+use http::HeaderMap;
+use serde_json::Value;
+use terrace_contract::headers;
+use terrace_contract::policy::Budget;
+use terrace_contract::reason::Reason;
+use terrace_contract::trust::{Boundary, Class};
+use terrace_decide::complexity::{self, Prompt};
+use terrace_decide::{Deadline, ModelChoice, Prefer, Signals};
+use terrace_privacy::{Classified, Request};
+use terrace_wire::error::{Code, ErrorBody};
+use terrace_wire::pointer::Pointer;
+
+use crate::app::App;
+use crate::clock::micros;
+use crate::fleet::InUse;
+use crate::refusal::Refusal;
+use crate::server::admit::Caller;
+
+/// Time that the detector has; past it a request is Restricted.
+const DETECTOR_TIME: Duration = Duration::from_millis(200);
+
+/// What a request is.
+pub struct Sensed {
+    /// What privacy made of it.
+    pub classified: Classified,
+    /// What decide sees.
+    pub signals: Signals,
+    /// The budget that covers it.
+    pub budget: Option<Budget>,
+}
+
+/// Senses a request that came `started`.
+///
+/// # Errors
+/// 400 for a label that is none, or a field that needs a clearance for Public.
+pub fn sense(
+    app: &App,
+    in_use: &InUse,
+    given: &HeaderMap,
+    request: &Value,
+    caller: &Caller,
+    started: Instant,
+) -> Result<Sensed, Refusal> {
+    let snapshot = &in_use.snapshot;
+    let classified = classify(app, in_use, given, request, caller)?;
+    let widest = snapshot.policy.sensitivity.widest(classified.class());
+    if widest < Boundary::Public
+        && let Some(pointer) = forbidden::first(request)
+    {
+        return Err(forbidden_at(&pointer, classified.class()));
+    }
+    let context = feature::context(given, request, &snapshot.budgets);
+    let prompt_tokens = narrow(tokens::of_request(request));
+    let most = snapshot.policy.limits.max_output_tokens;
+    let asked = tokens::output_limit(request).map(|n| narrow(n).min(most));
+    let prompt = last_user(request);
+    let tools = request.get("tools").and_then(Value::as_array).map_or(0, Vec::len);
+    let verdict =
+        complexity::judge(&snapshot.policy.complexity, &Prompt { last_user: &prompt, prompt_tokens, tools });
+    let signals = Signals {
+        prompt_tokens,
+        expected_output_tokens: app.expected_output(context.feature, asked.unwrap_or(most)),
+        max_output_tokens: asked,
+        class: classified.class(),
+        class_reasons: classified.reasons().to_vec(),
+        needs: needs::of_request(request),
+        model: ModelChoice::parse(request.get("model").and_then(Value::as_str).unwrap_or_default()),
+        feature: context.feature.to_owned(),
+        deadline: context.budget.map(|b| Deadline::after(b, micros(started.elapsed()))),
+        prefer: text(given, headers::PREFER).and_then(Prefer::parse),
+        complexity: verdict,
+        escalate_from: None,
+    };
+    Ok(Sensed { classified, signals, budget: context.budget.cloned() })
+}
+
+fn classify(
+    app: &App,
+    in_use: &InUse,
+    given: &HeaderMap,
+    request: &Value,
+    caller: &Caller,
+) -> Result<Classified, Refusal> {
+    let label = match given.get(headers::CLASS) {
+        None => None,
+        Some(value) => Some(value.to_str().ok().and_then(Class::parse).ok_or_else(|| {
+            let message = "x-terrace-class must be Public, Internal, Confidential or Restricted";
+            Refusal::new(Code::InvalidRequest, message)
+        })?),
+    };
+    let now = app.clock.now_us();
+    let session = text(given, headers::SESSION).map(|id| app.sessions.session(&caller.name, id));
+    let begun = Instant::now();
+    let classified = in_use.rules.classify(
+        &Request {
+            body: request,
+            label,
+            trust_label: caller.rule.as_ref().is_some_and(|rule| rule.trust_label),
+            session: session.as_ref().and_then(|session| app.sessions.class(session, now)),
+        },
+        &mut || begun.elapsed() > DETECTOR_TIME,
+    );
+    if let Some(session) = session {
+        app.sessions.raise(session, classified.class(), now);
+    }
+    Ok(classified)
+}
+
+fn forbidden_at(pointer: &Pointer, class: Class) -> Refusal {
+    let message = format!(
+        "{pointer}: makes the receiver fetch, store or forward, which class {class} does not permit: leave it out"
+    );
+    Refusal::of_body(Code::InvalidRequest, ErrorBody::new(Code::InvalidRequest, message).at(pointer))
+        .because([Reason::Boundary])
+}
+
+/// The last turn of the user, or the prompt.
+fn last_user(request: &Value) -> String {
+    if let Some(prompt) = request.get("prompt").and_then(Value::as_str) {
+        return prompt.to_owned();
+    }
+    let messages = request.get("messages").and_then(Value::as_array);
+    let last = messages.into_iter().flatten().rfind(|m| m.get("role").and_then(Value::as_str) == Some("user"));
+    match last.and_then(|m| m.get("content")) {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(parts)) => {
+            parts.iter().filter_map(|p| p.get("text").and_then(Value::as_str)).collect::<Vec<_>>().join("\n")
+        }
+        _ => String::new(),
+    }
+}
+
+fn text<'a>(given: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    given.get(name).and_then(|v| v.to_str().ok())
+}
+
+fn narrow(n: u64) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,58 @@
+//! What a tier must be able to do for this request.
+
+use serde_json::Value;
+use terrace_contract::tier::Feature;
+
+/// The abilities that a request needs, each once.
+pub fn of_request(request: &Value) -> Vec<Feature> {
+    let filled = |name: &str| request.get(name).and_then(Value::as_array).is_some_and(|list| !list.is_empty());
+    let mut needs = Vec::new();
+    if filled("tools") || filled("functions") {
+        needs.push(Feature::Tools);
+    }
+    if parts(request).any(|part| part.get("type").and_then(Value::as_str).is_some_and(is_picture)) {
+        needs.push(Feature::Vision);
+    }
+    let logprobs = request.get("logprobs").is_some_and(|v| v.as_bool() == Some(true) || v.as_u64().is_some());
+    if logprobs || request.get("top_logprobs").is_some_and(|v| !v.is_null()) {
+        needs.push(Feature::Logprobs);
+    }
+    if request.pointer("/response_format/type").and_then(Value::as_str) == Some("json_schema") {
+        needs.push(Feature::JsonSchema);
+    }
+    needs
+}
+
+fn is_picture(kind: &str) -> bool {
+    matches!(kind, "image_url" | "image" | "input_image")
+}
+
+/// Every content part of every message.
+pub(super) fn parts(request: &Value) -> impl Iterator<Item = &Value> {
+    let messages = request.get("messages").and_then(Value::as_array);
+    messages.into_iter().flatten().filter_map(|m| m.get("content").and_then(Value::as_array)).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn each_need_is_seen_where_openai_puts_it() {
+        let cases = [
+            (json!({"messages": []}), vec![]),
+            (json!({"tools": []}), vec![]),
+            (json!({"tools": [{"type": "function"}]}), vec![Feature::Tools]),
+            (json!({"messages": [{"content": [{"type": "image_url"}]}]}), vec![Feature::Vision]),
+            (json!({"logprobs": true}), vec![Feature::Logprobs]),
+            (json!({"logprobs": false, "top_logprobs": null}), vec![]),
+            (json!({"logprobs": 3}), vec![Feature::Logprobs]),
+            (json!({"response_format": {"type": "json_schema"}}), vec![Feature::JsonSchema]),
+            (json!({"response_format": {"type": "json_object"}}), vec![]),
+        ];
+        for (request, want) in cases {
+            assert_eq!(of_request(&request), want, "{request}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Who may ask, how often, and how much at once: everything that is checked before a body is read.
+
+use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue};
+use terrace_contract::policy::{Access, KeyRule};
+use terrace_contract::reason::Reason;
+use terrace_contract::snapshot::Snapshot;
+use terrace_contract::headers;
+use terrace_wire::error::Code;
+
+use super::rate::{Permit, part};
+use crate::app::App;
+use crate::refusal::Refusal;
+
+/// A caller: the name of its key, and what the key may do.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// The key's name; empty: anonymous.
+    pub name: String,
+    /// Its rule, if the policy has one.
+    pub rule: Option<KeyRule>,
+}
+
+/// Finds out who calls.
+///
+/// # Errors
+/// 401 without a known key, 429 past its rate.
+pub fn caller(app: &App, snapshot: &Snapshot, given: &HeaderMap) -> Result<Caller, Refusal> {
+    let Access::ApiKeys { keys: rules } = &snapshot.policy.access else {
+        return Ok(Caller { name: String::new(), rule: None });
+    };
+    let presented = given.get(AUTHORIZATION).and_then(bearer).ok_or_else(|| {
+        Refusal::new(Code::InvalidApiKey, "this policy wants an API key: send `Authorization: Bearer <key>`")
+    })?;
+    let keys = app.keys.load();
+    let name = keys.caller(presented).ok_or_else(|| {
+        Refusal::new(Code::InvalidApiKey, "the API key is not one of this policy's: check it, or ask for a new one")
+    })?;
+    let rule = rules.iter().find(|rule| rule.name == name).cloned();
+    if let Some(limit) = rule.as_ref().and_then(|rule| rule.requests_per_minute) {
+        let limit = part(limit, snapshot.routers);
+        app.rates.take(name, limit, app.clock.now_us()).map_err(|wait| {
+            let message = format!("this key may make {limit} requests a minute at this router: try again later");
+            Refusal::new(Code::RateLimited, message).after(wait).because([Reason::RateLimited])
+        })?;
+    }
+    Ok(Caller { name: name.to_owned(), rule })
+}
+
+fn bearer(value: &HeaderValue) -> Option<&str> {
+    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim()).filter(|token| !token.is_empty())
+}
+
+/// Takes a place among the requests in flight.
+///
+/// # Errors
+/// 503 `overloaded`.
+pub fn place(app: &App, snapshot: &Snapshot) -> Result<Permit, Refusal> {
+    let limit = part(snapshot.policy.limits.concurrency, snapshot.routers);
+    app.concurrency.enter(limit).ok_or_else(|| {
+        let message = format!("{limit} requests are in flight at this router, its part of limits.concurrency: try again");
+        Refusal::new(Code::Overloaded, message).after(1_000_000).because([Reason::Saturated])
+    })
+}
+
+/// Checks what the headers say of the body.
+///
+/// # Errors
+/// 413 and 415.
+pub fn body(snapshot: &Snapshot, given: &HeaderMap) -> Result<(), Refusal> {
+    if given.get(CONTENT_ENCODING).is_some_and(|v| v != "identity") {
+        let message = "a body with a content-encoding is not read: send it plain";
+        return Err(Refusal::new(Code::UnsupportedMediaType, message));
+    }
+    let json = given.get(CONTENT_TYPE).is_none_or(|kind| {
+        kind.to_str().is_ok_and(|k| k.trim().to_ascii_lowercase().starts_with("application/json"))
+    });
+    if !json {
+        return Err(Refusal::new(Code::UnsupportedMediaType, "send the body as application/json"));
+    }
+    let length = given.get(http::header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
+    let limit = snapshot.policy.limits.request_bytes;
+    match length {
+        Some(length) if length > limit => Err(too_large(limit, Some(length))),
+        _ => Ok(()),
+    }
+}
+
+/// 413 with the limit and, where known, the size.
+pub fn too_large(limit: u64, size: Option<u64>) -> Refusal {
+    let size = size.map_or_else(String::new, |size| format!(", and this one has {size}"));
+    Refusal::new(Code::RequestTooLarge, format!("a body may have {limit} bytes{size} (limits.requestBytes)"))
+}
+
+/// Policies that the request passed, with this one at the end.
+///
+/// # Errors
+/// A request that was here before would go round for ever.
+pub fn via(snapshot: &Snapshot, given: &HeaderMap) -> Result<String, Refusal> {
+    let own = snapshot.policy.uid.as_str();
+    let before = given.get_all(headers::VIA).iter().filter_map(|v| v.to_str().ok());
+    let mut passed: Vec<&str> = before.flat_map(|v| v.split(',')).map(str::trim).filter(|v| !v.is_empty()).collect();
+    if passed.contains(&own) {
+        let message = "this request came through this policy before: an endpoint of its ladder leads back to it";
+        return Err(Refusal::new(Code::InvalidRequest, message).because([Reason::Loop]));
+    }
+    passed.push(own);
+    Ok(passed.join(","))
+}

@@ -1,0 +1,94 @@
+//! Responses: the headers that go back with every one, and error bodies.
+
+use axum::body::Body;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use terrace_contract::headers;
+use terrace_contract::reason::{self, Reason};
+use terrace_telemetry::traces;
+use tracing::Span;
+
+use crate::refusal::{Refusal, Tried};
+
+/// The headers of every response to a client.
+#[derive(Debug, Clone)]
+pub struct Back {
+    headers: HeaderMap,
+}
+
+impl Back {
+    /// With the request's id and where to look.
+    pub fn new(request_id: &str, span: &Span) -> Self {
+        let mut back = Self { headers: HeaderMap::new() };
+        traces::inject(span, &mut back.headers);
+        back.headers.remove("tracestate");
+        back.set(headers::REQUEST_ID, request_id);
+        back
+    }
+
+    /// Who answered, or who was tried last.
+    pub fn place(&mut self, tried: &Tried) {
+        self.set(headers::TIER, &tried.tier);
+        self.set(headers::DEVICE, &tried.device);
+        self.set(headers::BOUNDARY, tried.boundary);
+    }
+
+    /// Why.
+    pub fn reasons(&mut self, reasons: &[Reason]) {
+        self.set(headers::REASON, &reason::join(reasons));
+    }
+
+    /// `full` or `degraded`.
+    pub fn quality(&mut self, degraded: bool) {
+        self.set(headers::QUALITY, if degraded { "degraded" } else { "full" });
+    }
+
+    /// What it cost.
+    pub fn cost(&mut self, micros: u64) {
+        self.set(headers::COST_MICROS, &micros.to_string());
+    }
+
+    fn set(&mut self, name: &'static str, value: &str) {
+        // Node and host names are the only values that come from outside, and those that no header can carry are left out.
+        if let Ok(value) = HeaderValue::from_str(value) {
+            self.headers.insert(HeaderName::from_static(name), value);
+        }
+    }
+
+    /// A JSON response.
+    pub fn json(self, status: StatusCode, body: impl Into<Body>) -> Response<Body> {
+        self.response(status, "application/json", body.into())
+    }
+
+    /// A stream of events.
+    pub fn events(self, body: Body) -> Response<Body> {
+        let mut response = self.response(StatusCode::OK, "text/event-stream; charset=utf-8", body);
+        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        response
+    }
+
+    /// An error.
+    pub fn refusal(mut self, refusal: &Refusal) -> Response<Body> {
+        if let Some(tried) = &refusal.tried {
+            self.place(tried);
+        }
+        self.reasons(&refusal.reasons);
+        if refusal.code.fails_closed() {
+            self.set(headers::SHOULD_RETRY, "false");
+        }
+        if let Some(us) = refusal.retry_after_us {
+            self.set(headers::RETRY_AFTER_MS, &us.div_ceil(1000).max(1).to_string());
+            self.set("retry-after", &us.div_ceil(1_000_000).max(1).to_string());
+        }
+        let status = StatusCode::from_u16(refusal.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        self.json(status, refusal.body.to_bytes())
+    }
+
+    fn response(self, status: StatusCode, kind: &'static str, body: Body) -> Response<Body> {
+        let mut response = Response::new(body);
+        *response.status_mut() = status;
+        *response.headers_mut() = self.headers;
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        response
+    }
+}

@@ -1,0 +1,330 @@
+//! One completion, from its headers to its answer: admit, read, sense, decide, dispatch, answer.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::body::Body;
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use serde_json::Value;
+use terrace_contract::names::OTHER;
+use terrace_contract::reason;
+use terrace_contract::report::Outcome;
+use terrace_decide::plan;
+use terrace_telemetry::traces;
+use terrace_wire::error::{Code, ErrorBody};
+use terrace_wire::{chat, json};
+use tracing::{Instrument as _, Span, field};
+
+use super::admit::{self, Caller};
+use super::answer::Back;
+use super::rate::Permit;
+use super::{models, stream};
+use crate::app::App;
+use crate::clock::micros;
+use crate::dispatch::attempt::{Answer, Begun};
+use crate::dispatch::body::Call;
+use crate::dispatch::rebuild::{self, Tokens};
+use crate::dispatch::{self, Carried};
+use crate::fleet::InUse;
+use crate::job::Job;
+use crate::record::Record;
+use crate::refusal::{Refusal, Tried};
+use crate::sense::{self, Sensed, tokens};
+
+/// Serves one completion.
+pub async fn serve(app: Arc<App>, call: Call, request: Request<Body>) -> Response<Body> {
+    let id = request_id();
+    let span = server_span(&app, call, &id);
+    traces::set_parent(&span, request.headers());
+    let back = Back::new(&id, &span);
+    let mut record = Record::new(Arc::clone(&app), span.clone());
+    let entered = span.clone();
+    let answered = async {
+        let admitted = match admit(&app, call, id, &mut record, request).await {
+            Ok(admitted) => admitted,
+            Err(refusal) => return refused(refusal, back, record),
+        };
+        let (job, permit) = admitted;
+        match carry(&app, &job, &mut record).await {
+            Ok(carried) => answer(&app, &job, carried, back, record, permit),
+            Err(refusal) => refused(refusal, back, record),
+        }
+    };
+    let response = Box::pin(answered.instrument(entered)).await;
+    span.record("http.response.status_code", response.status().as_u16());
+    response
+}
+
+/// A new id: 128 random bits.
+pub fn request_id() -> String {
+    let mut bytes = [0u8; 16];
+    if ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut bytes).is_err() {
+        // Ids need only differ from one another; a system without randomness still counts time.
+        bytes = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .map_or(0, |d| d.as_nanos())
+            .to_be_bytes();
+    }
+    terrace_contract::canonical::hex(&bytes)
+}
+
+/// The snapshot in use.
+///
+/// # Errors
+/// 503 `no_policy`.
+pub fn in_use(app: &App) -> Result<Arc<InUse>, Refusal> {
+    app.fleet.in_use().ok_or_else(|| {
+        Refusal::new(Code::NoPolicy, "this router has no policy yet: it waits for the operator's snapshot").after(1_000_000)
+    })
+}
+
+fn server_span(app: &App, call: Call, id: &str) -> Span {
+    let policy = app.fleet.in_use().map(|used| used.snapshot.policy.name.clone()).unwrap_or_default();
+    tracing::info_span!(
+        target: "terrace_router",
+        "request",
+        otel.name = field::Empty,
+        otel.kind = "server",
+        gen_ai.operation.name = call.operation(),
+        gen_ai.request.model = field::Empty,
+        gen_ai.response.model = field::Empty,
+        gen_ai.usage.input_tokens = field::Empty,
+        gen_ai.usage.output_tokens = field::Empty,
+        http.response.status_code = field::Empty,
+        error.type = field::Empty,
+        terrace.request_id = id,
+        terrace.policy = policy,
+        terrace.feature = field::Empty,
+        terrace.class = field::Empty,
+        terrace.tier = field::Empty,
+        terrace.device = field::Empty,
+        terrace.boundary = field::Empty,
+        terrace.reasons = field::Empty,
+        terrace.outcome = field::Empty,
+        terrace.degraded = field::Empty,
+        terrace.cost_micros = field::Empty,
+    )
+}
+
+/// Everything up to the point where a decision can be made.
+async fn admit(
+    app: &Arc<App>,
+    call: Call,
+    id: String,
+    record: &mut Record,
+    request: Request<Body>,
+) -> Result<(Job, Permit), Refusal> {
+    let span = record.span.clone();
+    span.record("otel.name", format!("{} {OTHER}", call.operation()));
+    let used = in_use(app)?;
+    let (head, body) = request.into_parts();
+    let caller = admit::caller(app, &used.snapshot, &head.headers)?;
+    let via = admit::via(&used.snapshot, &head.headers)?;
+    let permit = admit::place(app, &used.snapshot)?;
+    admit::body(&used.snapshot, &head.headers)?;
+    let tree = read(&used, body, call).await?;
+    let model = model(&used, &caller, &tree)?;
+    span.record("otel.name", format!("{} {model}", call.operation()));
+    span.record("gen_ai.request.model", model.as_str());
+
+    app.earn_retry();
+    app.fleet.overflow().request(app.clock.now_us());
+    let sensed = sense(app, &used, &head.headers, &tree, &caller, record)?;
+    let Sensed { classified, signals, budget } = sensed;
+    let started = record.started();
+    Ok((Job { id, call, request: tree, classified, signals, budget, in_use: used, started, via, span }, permit))
+}
+
+/// Reads and parses the body, once.
+async fn read(used: &InUse, body: Body, call: Call) -> Result<Value, Refusal> {
+    let limit = used.snapshot.policy.limits.request_bytes;
+    let bytes = match Limited::new(body, usize::try_from(limit).unwrap_or(usize::MAX)).collect().await {
+        Ok(read) => read.to_bytes(),
+        Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
+            return Err(admit::too_large(limit, None));
+        }
+        Err(_) => return Err(Refusal::new(Code::InvalidRequest, "the body ended before it was whole: send it again")),
+    };
+    let tree = json::parse(&bytes).map_err(|malformed| {
+        Refusal::new(Code::InvalidRequest, format!("the body cannot be read: {malformed}"))
+    })?;
+    let checked = match call {
+        Call::Chat => chat::check_shape(&tree),
+        Call::Completion => chat::check_completion_shape(&tree),
+    };
+    checked.map_err(|body: ErrorBody| Refusal::of_body(Code::InvalidRequest, body))?;
+    Ok(tree)
+}
+
+/// The model's name if a tier has it and the key may ask for it.
+fn model(used: &InUse, caller: &Caller, tree: &Value) -> Result<String, Refusal> {
+    let asked = tree.get("model").and_then(Value::as_str).unwrap_or_default();
+    let list = models::list(&used.snapshot, caller.rule.as_ref());
+    if list.data.iter().any(|model| model.id == asked) {
+        return Ok(asked.to_owned());
+    }
+    let names: Vec<&str> = list.data.iter().map(|model| model.id.as_str()).collect();
+    let message = format!("no such model here: use one of {}", names.join(", "));
+    let at = terrace_wire::pointer::Pointer::root().key("model");
+    Err(Refusal::of_body(Code::ModelNotFound, ErrorBody::new(Code::ModelNotFound, message).at(&at)))
+}
+
+fn sense(
+    app: &App,
+    used: &InUse,
+    given: &HeaderMap,
+    tree: &Value,
+    caller: &Caller,
+    record: &mut Record,
+) -> Result<Sensed, Refusal> {
+    let span = tracing::info_span!(
+        target: "terrace_router",
+        "sense",
+        terrace.class = field::Empty,
+        terrace.feature = field::Empty,
+        terrace.reasons = field::Empty,
+        terrace.tokens = field::Empty,
+    );
+    let _entered = span.enter();
+    let begun = Instant::now();
+    let sensed = sense::sense(app, used, given, tree, caller, record.started())?;
+    let signals = &sensed.signals;
+    span.record("terrace.class", signals.class.as_str()).record("terrace.feature", signals.feature.as_str());
+    span.record("terrace.reasons", reason::join(&signals.class_reasons)).record("terrace.tokens", signals.prompt_tokens);
+    record.sensed(&signals.feature, signals.class, sensed.classified.forced(), sensed.budget.as_ref());
+    app.metrics.deciding.observe(begun.elapsed().as_secs_f64());
+    Ok(sensed)
+}
+
+/// Decides and carries out.
+async fn carry(app: &App, job: &Job, record: &mut Record) -> Result<Carried, Refusal> {
+    let span = tracing::info_span!(
+        target: "terrace_router",
+        "decide",
+        terrace.tier = field::Empty,
+        terrace.reasons = field::Empty,
+        terrace.ruled_out = field::Empty,
+        terrace.scores = field::Empty,
+    );
+    let (plan, first) = span.in_scope(|| {
+        let now = app.clock.now_us();
+        let (policy, draw) = (&job.in_use.snapshot.policy, app.draw());
+        let tokens = u64::from(job.signals.prompt_tokens);
+        let spent = app.ledger.spent_today(now);
+        app.fleet.plan(&job.in_use, spent, tokens, now, |view| {
+            terrace_decide::decide(&job.signals, view, policy, draw)
+        })
+    });
+    explain(&span, job, &plan);
+    drop(span);
+    if let plan::Outcome::Refuse(refusal) = plan.outcome {
+        let ruled_out = plan.ruled_out.iter().filter(|r| r.device.is_none()).map(|r| r.reason);
+        let class = job.signals.class_reasons.iter().copied();
+        return Err(Refusal::from(refusal).because(ruled_out).because(class));
+    }
+    let carried = dispatch::carry(app, job, &plan, first).await.map_err(|refusal| {
+        let class = job.signals.class_reasons.iter().copied();
+        refusal.because(class)
+    })?;
+    let begun = &carried.begun;
+    let timing = begun.connection.timing;
+    let transport = timing.dns_us + timing.connect_us + timing.tls_us;
+    record.answering(&begun.place.tier, &carried.reasons, transport, begun.first_token_at);
+    let span = &record.span;
+    span.record("terrace.tier", begun.place.tier.name.as_str()).record("terrace.device", begun.place.name());
+    span.record("terrace.boundary", begun.place.tier.boundary.as_str()).record("terrace.degraded", carried.degraded);
+    span.record("gen_ai.response.model", begun.place.tier.backend.model());
+    Ok(carried)
+}
+
+/// What was decided and why, for the span: names of tiers and reason codes only.
+fn explain(span: &Span, job: &Job, plan: &plan::Plan) {
+    if span.is_disabled() {
+        return;
+    }
+    let name = |tier: usize| job.in_use.tiers.get(tier).map_or("", |t| t.name.as_str());
+    let ruled_out: Vec<String> = plan.ruled_out.iter().map(|r| format!("{}:{}", name(r.tier), r.reason)).collect();
+    let scores: Vec<String> = plan.scores.iter().map(|s| format!("{}:{:.3}", name(s.tier), s.now)).collect();
+    span.record("terrace.ruled_out", ruled_out.join(",")).record("terrace.scores", scores.join(","));
+    if let Some(attempt) = plan.attempts.first() {
+        span.record("terrace.tier", attempt.tier.name.as_str());
+        span.record("terrace.reasons", reason::join(&attempt.reasons));
+    }
+}
+
+fn refused(refusal: Refusal, back: Back, mut record: Record) -> Response<Body> {
+    record.refused(refusal.outcome(), &refusal.reasons, refusal.code.as_str());
+    back.refusal(&refusal)
+}
+
+fn answer(
+    app: &Arc<App>,
+    job: &Job,
+    carried: Carried,
+    mut back: Back,
+    mut record: Record,
+    permit: Permit,
+) -> Response<Body> {
+    let Carried { begun, reasons, degraded, overflowed } = carried;
+    let outcome = match (degraded, overflowed) {
+        (true, _) => Outcome::Degraded,
+        (false, true) => Outcome::Overflowed,
+        (false, false) => Outcome::Served,
+    };
+    let tier = &begun.place.tier;
+    back.place(&Tried {
+        tier: tier.name.clone(),
+        device: begun.place.name().to_owned(),
+        boundary: tier.boundary.as_str(),
+    });
+    back.reasons(&reasons);
+    back.quality(degraded);
+    let prompt_tokens = u64::from(job.signals.prompt_tokens);
+    if matches!(begun.answer, Answer::Stream { .. }) {
+        let shape = (job.wants_usage(), prompt_tokens);
+        return match stream::body(Arc::clone(app), record, outcome, begun, shape, permit) {
+            Some(body) => back.events(body),
+            None => back.refusal(&Refusal::new(Code::Internal, "the answer was lost: send the request again")),
+        };
+    }
+    match whole(begun, prompt_tokens) {
+        Some((value, tokens)) => {
+            let cost = record.answered(outcome, tokens);
+            back.cost(cost);
+            back.json(StatusCode::OK, value.to_string())
+        }
+        None => {
+            let text = "the tier's answer is not a completion: it failed, or it is not OpenAI-compatible";
+            refused(Refusal::new(Code::UpstreamFailed, text), back, record)
+        }
+    }
+}
+
+/// A whole answer as the client gets it, and what it used.
+fn whole(begun: Begun, prompt_tokens: u64) -> Option<(Value, Tokens)> {
+    let Begun { place, connection, names, answer, first_token_at, .. } = begun;
+    let Answer::Whole { value } = answer else { return None };
+    let counted = || {
+        let choices = value.get("choices").and_then(Value::as_array);
+        let text = choices.into_iter().flatten().flat_map(rebuild::text_of).map(tokens::of_text).sum();
+        Tokens { input: prompt_tokens, output: text, cached: 0 }
+    };
+    let tokens = Tokens::read(value.get("usage")).unwrap_or_else(counted);
+    let whole = names.whole(&value, tokens)?;
+    place.rest(0, tokens.input + tokens.output, micros(first_token_at.elapsed()));
+    connection.finished();
+    Some((whole, tokens))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_differ_and_are_hex() {
+        let (one, other) = (request_id(), request_id());
+        assert_ne!(one, other);
+        assert!(one.len() == 32 && one.bytes().all(|b| b.is_ascii_hexdigit()));
+    }
+}

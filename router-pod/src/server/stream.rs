@@ -1,0 +1,193 @@
+//! A streamed answer on its way to the client, event by event, each built new.
+//!
+//! The body of the response owns everything of the request: when the client goes, the body is dropped, and with it the
+//! upstream request, the device's count and the permit. A stream that has begun never switches tier: if it breaks it
+//! says so with `finish_reason: "error"` and an error event, and ends without `[DONE]`.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::body::Body;
+use bytes::Bytes;
+use serde_json::{Value, json};
+use terrace_contract::report::Outcome;
+use terrace_wire::error::{Code, ErrorBody};
+use terrace_wire::sse;
+use tracing::Span;
+
+use super::rate::Permit;
+use crate::app::App;
+use crate::clock::micros;
+use crate::dispatch::attempt::{Answer, Begun};
+use crate::dispatch::connect::Connection;
+use crate::dispatch::failure::Failure;
+use crate::dispatch::limits::BETWEEN_TOKENS;
+use crate::dispatch::reader::{Reader, Step};
+use crate::dispatch::rebuild::{self, Names, Tokens};
+use crate::fleet::place::Place;
+use crate::record::Record;
+use crate::sense::tokens;
+
+/// A stream on its way.
+pub struct Streaming {
+    app: Arc<App>,
+    record: Record,
+    outcome: Outcome,
+    place: Place,
+    connection: Option<Connection>,
+    reader: Box<Reader>,
+    names: Names,
+    first_token_at: Instant,
+    wants_usage: bool,
+    prompt_tokens: u64,
+    /// As the upstream counted.
+    tokens: Option<Tokens>,
+    /// As counted here, for an upstream that does not say.
+    counted: u64,
+    /// The last chunk of an answer waits for the cost, which comes after it.
+    held: Option<Value>,
+    ready: VecDeque<Bytes>,
+    ended: bool,
+    _permit: Permit,
+    _attempt: Span,
+}
+
+/// The response's body for an answer that streams; none for one that does not.
+pub fn body(
+    app: Arc<App>,
+    record: Record,
+    outcome: Outcome,
+    begun: Begun,
+    (wants_usage, prompt_tokens): (bool, u64),
+    permit: Permit,
+) -> Option<Body> {
+    let Begun { place, connection, names, answer, first_token_at, span } = begun;
+    let Answer::Stream { reader, first, tokens } = answer else { return None };
+    let mut streaming = Streaming {
+        app,
+        record,
+        outcome,
+        place,
+        connection: Some(connection),
+        reader,
+        names,
+        first_token_at,
+        wants_usage,
+        prompt_tokens,
+        tokens,
+        counted: 0,
+        held: None,
+        ready: VecDeque::new(),
+        ended: false,
+        _permit: permit,
+        _attempt: span,
+    };
+    streaming.choices(first);
+    Some(Body::from_stream(futures::stream::unfold(Box::new(streaming), |mut streaming| async move {
+        let bytes = streaming.next().await?;
+        Some((Ok::<Bytes, Infallible>(bytes), streaming))
+    })))
+}
+
+impl Streaming {
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(bytes) = self.ready.pop_front() {
+                return Some(bytes);
+            }
+            if self.ended {
+                return None;
+            }
+            match self.reader.next(BETWEEN_TOKENS).await {
+                Ok(Some(Step::Json(event))) => self.event(&event),
+                Ok(Some(Step::Done)) => self.done(),
+                // Some servers close instead of saying [DONE]; what was finished is an answer all the same.
+                Ok(None) if self.held.is_some() => self.done(),
+                Ok(None) => self.broke("the stream ended in the middle of an answer"),
+                Err(failure) => self.broke(what(&failure)),
+            }
+        }
+    }
+
+    fn event(&mut self, event: &Value) {
+        if event.get("error").is_some_and(|e| !e.is_null()) {
+            return self.broke("the tier reported an error in the middle of an answer");
+        }
+        if let Some(load) = event.pointer("/terrace/load").and_then(|l| serde_json::from_value(l.clone()).ok()) {
+            self.place.reported(load, self.app.clock.now_us());
+        }
+        self.tokens = Tokens::read(event.get("usage")).or(self.tokens);
+        match self.names.choices(event) {
+            Some(choices) => self.choices(choices),
+            // An agent's last event carries its own figures alone.
+            None if event.get("terrace").is_some() || event.get("usage").is_some() => {}
+            None => self.broke("an event of the stream is no part of an answer"),
+        }
+    }
+
+    fn choices(&mut self, choices: Vec<Value>) {
+        if choices.is_empty() {
+            return;
+        }
+        self.counted += choices.iter().flat_map(rebuild::text_of).map(tokens::of_text).sum::<u64>();
+        let finished = choices.iter().any(rebuild::is_finished);
+        let chunk = self.names.chunk(choices);
+        if let Some(held) = self.held.take() {
+            self.ready.push_back(sse::json_event(&held));
+        }
+        if finished {
+            self.held = Some(chunk);
+        } else {
+            self.ready.push_back(sse::json_event(&chunk));
+        }
+    }
+
+    /// The answer is whole.
+    fn done(&mut self) {
+        let Some(mut last) = self.held.take() else {
+            return self.broke("the stream ended without a reason to finish");
+        };
+        let tokens = self.used();
+        self.place.rest(tokens.output, tokens.input + tokens.output, micros(self.first_token_at.elapsed()));
+        let cost = self.record.answered(self.outcome, tokens);
+        last["terrace"] = json!({"costMicros": cost});
+        self.ready.push_back(sse::json_event(&last));
+        if self.wants_usage {
+            let mut usage = self.names.chunk(Vec::new());
+            usage["usage"] = tokens.to_value();
+            self.ready.push_back(sse::json_event(&usage));
+        }
+        self.ready.push_back(sse::done_event());
+        self.ended = true;
+        if let Some(connection) = self.connection.take() {
+            connection.finished();
+        }
+    }
+
+    /// The answer broke off: it is never continued elsewhere.
+    fn broke(&mut self, why: &'static str) {
+        self.place.failed(self.app.clock.now_us());
+        self.record.broke(self.used());
+        tracing::debug!(tier = %self.place.tier.name, why, "a stream broke after its first token");
+        let tier = &self.place.tier.name;
+        let broken = self.names.chunk(vec![self.names.broken_choice()]);
+        self.ready.push_back(sse::json_event(&broken));
+        let error = ErrorBody::new(Code::UpstreamFailed, format!("tier {tier}: {why}; ask again for a whole answer"));
+        self.ready.push_back(sse::json_event(&error));
+        self.ended = true;
+        self.connection = None;
+    }
+
+    fn used(&self) -> Tokens {
+        self.tokens.unwrap_or(Tokens { input: self.prompt_tokens, output: self.counted, cached: 0 })
+    }
+}
+
+fn what(failure: &Failure) -> &'static str {
+    match failure {
+        Failure::Broken(what) => what,
+        _ => "the stream broke",
+    }
+}
