@@ -1,0 +1,91 @@
+//! Cores that this process may use: the scheduler's mask and the cgroup's quota (v2 and v1), whichever is less. A pool
+//! with more threads than that is throttled in the middle of each product.
+
+use std::path::{Path, PathBuf};
+
+/// At least one.
+pub fn granted_cores() -> usize {
+    // The standard library honours the affinity mask.
+    let mask = std::thread::available_parallelism().map_or(1, usize::from);
+    let quota = quota(Path::new("/sys/fs/cgroup"), &std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default());
+    quota.map_or(mask, |quota| mask.min(quota)).max(1)
+}
+
+/// The least quota on the way from this process's group up to the root, in whole cores, rounded up.
+fn quota(root: &Path, memberships: &str) -> Option<usize> {
+    memberships.lines().filter_map(|line| group_quota(root, line)).min()
+}
+
+/// A line of `/proc/self/cgroup`: `0::/path` (v2) or `4:cpu,cpuacct:/path` (v1).
+fn group_quota(root: &Path, line: &str) -> Option<usize> {
+    let mut fields = line.splitn(3, ':');
+    let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+    let (top, read): (PathBuf, fn(&Path) -> Option<f64>) = if controllers.is_empty() {
+        (root.to_owned(), v2)
+    } else if controllers.split(',').any(|c| c == "cpu") {
+        // Distributions mount the pair under either name.
+        let names = [controllers, "cpu", "cpu,cpuacct"];
+        (names.iter().map(|n| root.join(n)).find(|p| p.is_dir())?, v1)
+    } else {
+        return None;
+    };
+    // Inside a container the path may be the host's, which is not there: then the root is the group itself.
+    let relative = Path::new(path.trim_start_matches('/'));
+    let cores = relative.ancestors().filter_map(|a| read(&top.join(a))).fold(f64::INFINITY, f64::min);
+    cores.is_finite().then(|| (cores.ceil() as usize).max(1))
+}
+
+fn v2(group: &Path) -> Option<f64> {
+    let text = std::fs::read_to_string(group.join("cpu.max")).ok()?;
+    let (quota, period) = text.trim().split_once(' ')?;
+    ratio(quota, period)
+}
+
+fn v1(group: &Path) -> Option<f64> {
+    let read = |name: &str| std::fs::read_to_string(group.join(name)).ok();
+    ratio(&read("cpu.cfs_quota_us")?, &read("cpu.cfs_period_us")?)
+}
+
+/// `max` and `-1` mean no limit.
+fn ratio(quota: &str, period: &str) -> Option<f64> {
+    let (quota, period): (f64, f64) = (quota.trim().parse().ok()?, period.trim().parse().ok()?);
+    (quota > 0.0 && period > 0.0).then_some(quota / period)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(root: &Path, path: &str, text: &str) {
+        let path = root.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn version_2_takes_the_least_on_the_way_up() {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), "kube/pod/app/cpu.max", "max 100000\n");
+        write(dir.path(), "kube/pod/cpu.max", "150000 100000\n");
+        write(dir.path(), "kube/cpu.max", "400000 100000\n");
+        assert_eq!(quota(dir.path(), "0::/kube/pod/app\n"), Some(2));
+        assert_eq!(quota(dir.path(), "0::/elsewhere\n"), None);
+    }
+
+    #[test]
+    fn version_1_is_read_where_the_controller_is_mounted() {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), "cpu,cpuacct/docker/x/cpu.cfs_quota_us", "50000\n");
+        write(dir.path(), "cpu,cpuacct/docker/x/cpu.cfs_period_us", "100000\n");
+        write(dir.path(), "cpu,cpuacct/cpu.cfs_quota_us", "-1\n");
+        write(dir.path(), "cpu,cpuacct/cpu.cfs_period_us", "100000\n");
+        let groups = "12:memory:/docker/x\n4:cpu,cpuacct:/docker/x\n";
+        assert_eq!(quota(dir.path(), groups), Some(1));
+        assert_eq!(quota(dir.path(), "4:cpu,cpuacct:/\n"), None);
+    }
+
+    #[test]
+    fn there_is_always_a_core() {
+        assert!(granted_cores() >= 1);
+    }
+}

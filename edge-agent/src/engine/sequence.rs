@@ -1,0 +1,193 @@
+//! One running answer: where it stands, what it said, what it still holds back.
+
+use std::time::Instant;
+
+use tokio::sync::mpsc;
+use tracing::Span;
+
+use super::confidence::ConfidenceMeter;
+use super::handle::{RequestId, Submission};
+use super::sample::{Sampler, top};
+use super::stop::{StopMatcher, Watched};
+use super::{Done, Event, Failure, FinishReason, GenerateRequest, Piece, Timings, TokenLogprob, Usage};
+use crate::gguf::{Detokenizer, Tokenizer};
+use crate::kernels::Distribution;
+
+pub(super) struct Sequence {
+    pub(super) id: RequestId,
+    pub(super) request: GenerateRequest,
+    pub(super) events: mpsc::Sender<Event>,
+    pub(super) slot: usize,
+    /// Tokens in the cache.
+    pub(super) position: usize,
+    /// Sampled, not yet in the cache.
+    pub(super) next: Option<u32>,
+    /// Tokens still counted in `pending_decode`.
+    pub(super) expected: u64,
+    /// Sum of the batch sizes of its decode steps.
+    pub(super) batched: u64,
+    sampler: Sampler,
+    detokenizer: Detokenizer,
+    stops: StopMatcher,
+    confidence: ConfidenceMeter,
+    held: Vec<TokenLogprob>,
+    completion: u32,
+    queued: std::time::Duration,
+    started: Instant,
+    first_token: Option<Instant>,
+    prefill: Option<Span>,
+    decode: Option<Span>,
+}
+
+/// What a step led to.
+pub(super) enum Turn {
+    Continues,
+    Ends(FinishReason),
+    Fails(Failure),
+}
+
+impl Sequence {
+    /// Leaves the queue.
+    pub(super) fn begin(submission: Submission, slot: usize) -> Self {
+        let Submission { id, mut request, events, at, expected } = submission;
+        let queued = at.elapsed();
+        let _ = events.try_send(Event::Started { queued });
+        let prefill = tracing::info_span!(
+            parent: &request.span,
+            "prefill",
+            terrace.tokens = request.prompt.len(),
+            terrace.cached_tokens = 0,
+            terrace.tokens_per_second = tracing::field::Empty,
+        );
+        let sampler = Sampler::new(std::mem::take(&mut request.sampling), &request.prompt);
+        let stops = StopMatcher::new(std::mem::take(&mut request.stop));
+        Sequence {
+            id,
+            request,
+            events,
+            slot,
+            position: 0,
+            next: None,
+            expected,
+            batched: 0,
+            sampler,
+            detokenizer: Detokenizer::default(),
+            stops,
+            confidence: ConfidenceMeter::default(),
+            held: Vec::new(),
+            completion: 0,
+            queued,
+            started: Instant::now(),
+            first_token: None,
+            prefill: Some(prefill),
+            decode: None,
+        }
+    }
+
+    /// Prompt tokens that are not in the cache yet.
+    pub(super) fn prompt_left(&self) -> usize {
+        self.request.prompt.len().saturating_sub(self.position)
+    }
+
+    /// Tokens sampled so far.
+    pub(super) fn completion(&self) -> u32 {
+        self.completion
+    }
+
+    /// One token less to expect; 0 once it has more than were expected.
+    pub(super) fn take_expected(&mut self) -> u32 {
+        let one = self.expected.min(1);
+        self.expected -= one;
+        one as u32
+    }
+
+    /// Samples from new logits and says what is certain of the text.
+    pub(super) fn turn(&mut self, mut logits: Vec<f32>, tokenizer: &Tokenizer) -> Turn {
+        if self.first_token.is_none() {
+            self.begin_decode();
+        }
+        if self.request.max_tokens == 0 {
+            return Turn::Ends(FinishReason::Length);
+        }
+        let Some(distribution) = Distribution::of(&logits) else {
+            tracing::error!(request = self.id.0, position = self.position, "the model produced no usable numbers");
+            return Turn::Fails(Failure::Model { position: self.position as u32 });
+        };
+        let alternatives = top(&logits, distribution.log_sum_exp, usize::from(self.request.top_logprobs.min(20)));
+        let raw = self.sampler.changes_logits().then(|| logits.clone());
+        let id = self.sampler.sample(&mut logits);
+        let logprob = raw.as_ref().unwrap_or(&logits)[id as usize] - distribution.log_sum_exp;
+        self.completion += 1;
+        self.confidence.add(logprob, &distribution);
+        self.held.push(TokenLogprob { id, logprob, top: alternatives });
+
+        if tokenizer.is_end(id) {
+            return Turn::Ends(FinishReason::Stop);
+        }
+        let text = self.detokenizer.push(tokenizer.bytes(id));
+        match self.stops.push(&text) {
+            Watched::Certain(text) if text.is_empty() => {}
+            Watched::Certain(text) => self.say(text),
+            Watched::Stopped(text) => {
+                self.say(text);
+                return Turn::Ends(FinishReason::Stop);
+            }
+        }
+        if self.completion >= self.request.max_tokens {
+            return Turn::Ends(FinishReason::Length);
+        }
+        self.next = Some(id);
+        Turn::Continues
+    }
+
+    /// Says what was held back, and that this was all.
+    pub(super) fn end(&mut self, finish_reason: FinishReason) {
+        let mut rest = self.stops.finish();
+        rest.push_str(&self.detokenizer.finish());
+        if !rest.is_empty() || !self.held.is_empty() {
+            self.say(rest);
+        }
+        let now = Instant::now();
+        let first = self.first_token.unwrap_or(now);
+        let timings = Timings {
+            queue: self.queued,
+            prefill: first.duration_since(self.started),
+            decode: now.duration_since(first),
+        };
+        if let Some(span) = self.decode.take() {
+            let steps = self.completion.saturating_sub(1);
+            span.record("terrace.tokens", self.completion);
+            span.record("terrace.tokens_per_second", per_second(steps as usize, timings.decode));
+            span.record("terrace.batch_size", self.batched as f64 / f64::from(steps.max(1)));
+        }
+        let usage = Usage { prompt: self.request.prompt.len() as u32, completion: self.completion, cached: 0 };
+        let confidence = self.confidence.result();
+        let _ = self.events.try_send(Event::Done(Done { finish_reason, usage, confidence, timings }));
+    }
+
+    fn begin_decode(&mut self) {
+        let now = Instant::now();
+        self.first_token = Some(now);
+        if let Some(span) = self.prefill.take() {
+            let rate = per_second(self.request.prompt.len(), now.duration_since(self.started));
+            span.record("terrace.tokens_per_second", rate);
+        }
+        self.decode = Some(tracing::info_span!(
+            parent: &self.request.span,
+            "decode",
+            terrace.tokens = tracing::field::Empty,
+            terrace.tokens_per_second = tracing::field::Empty,
+            terrace.batch_size = tracing::field::Empty,
+        ));
+    }
+
+    fn say(&mut self, text: String) {
+        let tokens = std::mem::take(&mut self.held);
+        // The channel has room for every event; it fails only if the caller is gone, which the next sweep sees.
+        let _ = self.events.try_send(Event::Piece(Piece { text, tokens }));
+    }
+}
+
+fn per_second(tokens: usize, took: std::time::Duration) -> f64 {
+    tokens as f64 / took.as_secs_f64().max(1e-9)
+}

@@ -1,0 +1,99 @@
+//! Tokens to text, one at a time: a token may end in the middle of a character, and text is only ever given out whole.
+
+/// The bytes of each token of a vocabulary.
+#[derive(Debug)]
+pub(super) struct Pieces(pub(super) Vec<Box<[u8]>>);
+
+/// The bytes that a byte-level vocabulary's characters stand for: printable Latin-1 for itself, the other 68 bytes from
+/// U+0100 on, in order.
+pub(super) fn byte_of(character: char) -> Option<u8> {
+    let code = u32::from(character);
+    match code {
+        0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff => Some(code as u8),
+        0x100..=0x120 => Some((code - 0x100) as u8),
+        0x121..=0x142 => Some((code - 0x121 + 0x7f) as u8),
+        0x143 => Some(0xad),
+        _ => None,
+    }
+}
+
+/// Text of one answer so far that is not yet whole.
+#[derive(Debug, Default)]
+pub struct Detokenizer {
+    pending: Vec<u8>,
+}
+
+impl Detokenizer {
+    /// Adds a token's bytes; the text that is now whole. Bytes that can never become a character turn into U+FFFD.
+    pub fn push(&mut self, bytes: &[u8]) -> String {
+        self.pending.extend_from_slice(bytes);
+        let mut text = String::new();
+        let mut rest = self.pending.as_slice();
+        loop {
+            match std::str::from_utf8(rest) {
+                Ok(whole) => {
+                    text.push_str(whole);
+                    rest = &[];
+                    break;
+                }
+                Err(error) => {
+                    let (whole, tail) = rest.split_at(error.valid_up_to());
+                    // Checked a line above, so nothing is lost here.
+                    text.push_str(&String::from_utf8_lossy(whole));
+                    match error.error_len() {
+                        Some(bad) => {
+                            text.push(char::REPLACEMENT_CHARACTER);
+                            rest = &tail[bad..];
+                        }
+                        None => {
+                            rest = tail;
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+        self.pending = rest.to_vec();
+        text
+    }
+
+    /// No more tokens come: what is left can no longer become whole.
+    pub fn finish(&mut self) -> String {
+        let left = std::mem::take(&mut self.pending);
+        String::from_utf8_lossy(&left).into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_has_one_character() {
+        let bytes: Vec<u8> = (0..0x200).filter_map(char::from_u32).filter_map(byte_of).collect();
+        let mut sorted = bytes.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        assert_eq!((bytes.len(), sorted.len()), (256, 256));
+        assert_eq!(byte_of('Ġ'), Some(b' '));
+        assert_eq!(byte_of('Ċ'), Some(b'\n'));
+    }
+
+    #[test]
+    fn a_character_cut_in_four_comes_out_whole() {
+        let mut d = Detokenizer::default();
+        let crab = "a🦀b".as_bytes();
+        let texts: Vec<String> = crab.iter().map(|b| d.push(&[*b])).collect();
+        assert_eq!(texts, ["a", "", "", "", "🦀", "b"]);
+        assert_eq!(d.finish(), "");
+    }
+
+    #[test]
+    fn bytes_that_are_no_character_are_marked_and_never_stall() {
+        let mut d = Detokenizer::default();
+        assert_eq!(d.push(&[0xff, b'x', 0xe2, 0x82]), "\u{fffd}x");
+        assert_eq!(d.push(b"y"), "\u{fffd}y");
+        assert_eq!(d.push(&[0xf0, 0x9f]), "");
+        assert_eq!(d.finish(), "\u{fffd}");
+    }
+}
