@@ -1,4 +1,5 @@
-{{- define "terrace.name" -}}{{ printf "%s-operator" .Release.Name | trunc 63 | trimSuffix "-" }}{{- end }}
+{{/* Not the release's name: routers find the operator by this one, and there is one operator a cluster. */}}
+{{- define "terrace.name" -}}terrace-operator{{- end }}
 
 {{- define "terrace.selector" -}}
 app.kubernetes.io/name: terrace-operator

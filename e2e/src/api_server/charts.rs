@@ -50,7 +50,7 @@ pub(super) async fn steps(place: &Place, server: &ApiServer, steps: &mut Steps) 
                     "terrace",
                     &chart,
                     "--set",
-                    "images.operator.tag=1",
+                    "images.operator.tag=v1",
                     "--set",
                     &format!("images.operator.digest={digest}"),
                 ])
@@ -61,7 +61,7 @@ pub(super) async fn steps(place: &Place, server: &ApiServer, steps: &mut Steps) 
                 done.stdout,
                 done.stderr
             );
-            ensure!(!done.stdout.contains("localhost/terrace-operator:1"), "{}", done.stdout);
+            ensure!(!done.stdout.contains("localhost/terrace-operator:v1"), "{}", done.stdout);
             Ok(())
         })
         .await;

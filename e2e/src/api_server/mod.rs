@@ -1,6 +1,7 @@
 //! Layer 3: a real API server without nodes: the kinds and their refusals, the charts, the operator and its permissions.
 
 mod charts;
+mod operator;
 mod server;
 
 use std::process::ExitCode;
@@ -13,11 +14,13 @@ use server::ApiServer;
 /// Runs the suite.
 pub async fn run(place: &Place) -> anyhow::Result<ExitCode> {
     let mut steps = Steps::new("api-server", None);
-    let Some(server) = steps.step("a real API server is ready", secs(150), ApiServer::up()).await else {
+    let Some(mut server) = steps.step("a real API server is ready", secs(150), ApiServer::up()).await else {
         return Ok(steps.end());
     };
     charts::steps(place, &server, &mut steps).await;
-    kinds(place, &server, &mut steps).await;
+    if kinds(place, &server, &mut steps).await.is_some() {
+        let _ = operator::steps(place, &mut server, &mut steps).await;
+    }
     Ok(steps.end())
 }
 
@@ -45,6 +48,21 @@ async fn kinds(place: &Place, server: &ApiServer, steps: &mut Steps) -> Option<(
                 .map(drop)
         })
         .await?;
+    steps
+        .step("a manifest with a typo is refused by name", secs(30), async {
+            let manifest = std::fs::read_to_string(place.at("examples/quickstart/policy.yaml"))?
+                .replace("sensitivity:", "sensitivty:");
+            let command = server.command(&["create", "--dry-run=server", "-f", "-"]);
+            let done = crate::shell::output(command, Some(&manifest), secs(20)).await?;
+            anyhow::ensure!(
+                done.code != 0 && done.stderr.contains("spec.sensitivty"),
+                "{}{}",
+                done.stdout,
+                done.stderr
+            );
+            Ok(())
+        })
+        .await;
     steps
         .step("it takes the three-tier manifests as they are", secs(30), async {
             server

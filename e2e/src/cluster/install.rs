@@ -90,7 +90,7 @@ fn manifest(scene: &Scene<'_>, name: &str) -> anyhow::Result<String> {
 pub(super) fn values(scene: &Scene<'_>) -> Vec<String> {
     let mut words = vec!["--set".to_owned(), "otlp.endpoint=http://10.77.0.1:4318".to_owned()];
     for name in ["operator", "router", "agent"] {
-        words.extend(["--set".to_owned(), format!("images.{name}.tag={}", scene.tag)]);
+        words.extend(["--set-string".to_owned(), format!("images.{name}.tag={}", scene.tag)]);
     }
     words
 }

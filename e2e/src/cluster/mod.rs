@@ -1,6 +1,7 @@
 //! Layer 4: charts, images, kinds, answers and failures on a real two-node cluster. The order below is the order of a fleet's life.
 
 mod answers;
+mod changes;
 mod install;
 mod machine;
 mod outage;
@@ -65,6 +66,7 @@ pub async fn run(place: &Place, keep: bool, until: Option<String>) -> anyhow::Re
         let _ = trace::steps(&scene, &mut steps).await;
         let _ = privacy::steps(&scene, &mut steps).await;
         let _ = outage::steps(&scene, &mut steps).await;
+        let _ = changes::steps(&scene, &mut steps).await;
         let _ = removal::steps(&scene, &mut steps).await;
         let _ = rbac::steps(&scene, &mut steps).await;
     }
