@@ -21,12 +21,18 @@ fn tidy(definition: CustomResourceDefinition) -> CustomResourceDefinition {
     serde_json::from_value(value).expect("a definition without keywords is still one")
 }
 
-/// Drops `nullable`, and formats that the API server does not know.
 fn strip(value: &mut Value) {
     match value {
         Value::Object(map) => {
             if map.get("nullable") == Some(&Value::Bool(true)) {
                 map.remove("nullable");
+            }
+            // What Kubernetes' own types say of themselves is long, and they leave lists without a bound.
+            if map.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true)) {
+                map.insert("description".to_owned(), "A quantity, such as 500m or 2Gi.".into());
+            }
+            if map.get("type") == Some(&"array".into()) && !map.contains_key("maxItems") {
+                map.insert("maxItems".to_owned(), 32.into());
             }
             map.values_mut().for_each(strip);
         }

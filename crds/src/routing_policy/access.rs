@@ -1,17 +1,14 @@
 //! Who may call a policy, and over what.
 
-use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::sentence;
 use crate::shared::{SecretObject, SecretRef};
 use crate::text::{ModelName, SecretKey};
 
 /// Who may call: exactly one. It has no default: whoever runs the fleet says it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("has(self.apiKeys) != has(self.anonymous)").message(sentence::ACCESS))]
 pub struct Access {
     /// Callers with a key of a Secret.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -19,6 +16,13 @@ pub struct Access {
     /// Everyone who reaches the Service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub anonymous: Option<Anonymous>,
+}
+
+impl Access {
+    /// Whether nothing is said: such a policy is refused. It also keeps an empty value out of the schema's defaults.
+    pub fn is_empty(&self) -> bool {
+        self.api_keys.is_none() && self.anonymous.is_none()
+    }
 }
 
 /// Everyone who reaches the Service.

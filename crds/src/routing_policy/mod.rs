@@ -48,6 +48,10 @@ use crate::text::{Bytes, Duration, Money};
     printcolumn(name = "AGE", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("has(self.access) && has(self.access.apiKeys) != has(self.access.anonymous)").message(sentence::ACCESS).field_path(".access"),
+    validation = Rule::new("has(self.sensitivity) && has(self.sensitivity.unlabelled)").message(sentence::UNLABELLED).field_path(".sensitivity"),
+)]
 pub struct RoutingPolicySpec {
     /// The ladder, nearest tier first. Boundaries never shrink along it.
     #[schemars(length(min = 1, max = 16))]
@@ -60,7 +64,7 @@ pub struct RoutingPolicySpec {
     #[serde(default)]
     pub objective: Objective,
     /// Who may call: required.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Access::is_empty")]
     pub access: Access,
     /// Whose pods may reach the Service.
     #[serde(default)]
@@ -69,7 +73,7 @@ pub struct RoutingPolicySpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listener: Option<Listener>,
     /// How sensitive requests are, and where each class may go: required.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Sensitivity::is_unsaid")]
     pub sensitivity: Sensitivity,
     /// How a request is judged to need a more able tier.
     #[serde(default)]

@@ -11,9 +11,8 @@ use crate::shared::{Boundary, Class};
 use crate::text::{Duration, Word};
 
 /// How sensitive requests are, and where each class may go.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("has(self.unlabelled)").message(sentence::UNLABELLED))]
 pub struct Sensitivity {
     /// The floor of every request: required. A request's class is the highest of this, its label, what the detector
     /// finds and the conversation's earlier class.
@@ -46,6 +45,13 @@ pub struct Sensitivity {
 
 fn max_policy_age() -> Duration {
     "1h".into()
+}
+
+impl Sensitivity {
+    /// Whether the floor is not said: such a policy is refused. It also keeps such a value out of the schema's defaults.
+    pub fn is_unsaid(&self) -> bool {
+        self.unlabelled.is_none() && *self == Self::default()
+    }
 }
 
 impl Default for Sensitivity {
