@@ -3,26 +3,43 @@
 //! | module | what |
 //! | --- | --- |
 //! | [`tier`], [`routing_policy`], [`latency_budget`] | the kinds, with their CEL rules |
-//! | [`shared`], [`text`] | what more than one kind uses; strings with a form |
+//! | [`shared`], [`text`], [`units`] | what more than one kind uses; strings with a form, and as integers |
 //! | [`agent`] | engine settings as the flags of an agent |
 //! | [`sentence`] | what is said when a rule is broken |
-//! | [`render`] | the definitions for the API server and the chart |
+//! | [`kinds`], [`schema`] | the kinds as one thing; what the API server does with a schema, in Rust |
+//! | [`validate`] | the Rust twins of the CEL rules, and what CEL cannot check |
+//! | [`fields`] | which fields have a behaviour yet |
+//! | [`compile`] | kinds to snapshot |
+//! | [`mod@render`] | the definitions for the API server and the chart |
 //! | [`yaml`] | the one way to read and write manifests |
+//! | [`corpus`] | manifests that must be refused, and how: for tests |
 
 pub mod agent;
 mod choice;
+pub mod compile;
+pub mod corpus;
+pub mod fields;
+pub mod kinds;
 pub mod latency_budget;
 pub mod render;
 pub mod routing_policy;
+pub mod schema;
 pub mod sentence;
 pub mod shared;
 pub mod text;
 pub mod tier;
+pub mod units;
+pub mod validate;
 pub mod yaml;
 
+pub use compile::{Refused, compile};
+pub use fields::inactive_fields;
+pub use kinds::{Kind, Object};
 pub use latency_budget::{LatencyBudget, LatencyBudgetSpec, LatencyBudgetStatus};
+pub use render::render;
 pub use routing_policy::{RoutingPolicy, RoutingPolicySpec, RoutingPolicyStatus};
 pub use tier::{Tier, TierSpec, TierStatus};
+pub use validate::{Invalid, Violation, validate, validate_change};
 
 /// The API group of the kinds.
 pub const GROUP: &str = "terrace.dev";

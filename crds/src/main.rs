@@ -6,10 +6,7 @@ use std::path::Path;
 fn main() -> std::io::Result<()> {
     match std::env::args().nth(1) {
         None => {
-            let mut out = std::io::stdout().lock();
-            for (_, text) in terrace_crds::render::files() {
-                out.write_all(text.as_bytes())?;
-            }
+            std::io::stdout().write_all(terrace_crds::render().as_bytes())?;
         }
         Some(dir) => {
             std::fs::create_dir_all(&dir)?;

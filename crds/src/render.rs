@@ -41,6 +41,11 @@ fn strip(value: &mut Value) {
     }
 }
 
+/// The definitions as one YAML stream: what `terrace crds` prints and `kubectl apply -f -` takes.
+pub fn render() -> String {
+    definitions().iter().map(yaml::write).collect()
+}
+
 /// Name and text of each file of the chart: the definitions, kept when the chart is uninstalled.
 pub fn files() -> Vec<(String, String)> {
     definitions()

@@ -1,6 +1,6 @@
 //! Strings with a form: durations, quantities, money, percents, URLs, digests. Each has one regular expression and one
 //! sentence that says what to write instead; the API server checks them as CEL and [`crate::schema`] checks the same
-//! expression in Rust, so the two cannot differ. Backslashes are avoided (`[.]`), so that no level of quoting is needed.
+//! expression in Rust, so the two cannot differ.
 
 use std::borrow::Cow;
 
@@ -47,7 +47,7 @@ macro_rules! text {
                     "type": "string",
                     "maxLength": $max,
                     "x-kubernetes-validations": [{
-                        "rule": concat!("self.matches('", $pattern, "')" $(, " && self.matches('", $more, "')")*),
+                        "rule": concat!("self.matches(r'", $pattern, "')" $(, " && self.matches(r'", $more, "')")*),
                         "message": $write,
                     }],
                 })
@@ -94,7 +94,7 @@ text!(
 text!(
     /// An http or https URL without user information, query or fragment.
     Url, max: 512,
-    pattern: "^https?://([A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?|[[][0-9A-Fa-f:.]+[]])(:[0-9]{1,5})?(/[-A-Za-z0-9._~%!$&()*+,;=:/]*)?$",
+    pattern: r"^https?://([A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[-A-Za-z0-9._~%!$&()*+,;=:/]*)?$",
     write: "write an http or https URL without user information, query or fragment, such as https://api.example.com/v1; credentials belong in a Secret"
 );
 

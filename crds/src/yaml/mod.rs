@@ -1,8 +1,12 @@
 //! The one way to read and write manifests: through JSON values, so that nothing is written that kubectl refuses (YAML
 //! tags, for one) and nothing is read that it would not.
 
+mod read;
+
 use serde::Serialize;
 use serde_json::Value;
+
+pub use read::{Manifest, Problem, Problems, documents, read};
 
 /// One document as YAML, with a `---` in front.
 pub fn write<T: Serialize>(document: &T) -> String {
