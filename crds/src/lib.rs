@@ -11,6 +11,7 @@
 //! | [`fields`] | which fields have a behaviour yet |
 //! | [`compile`] | kinds to snapshot |
 //! | [`mod@render`] | the definitions for the API server and the chart |
+//! | [`reference`] | every field in one document |
 //! | [`yaml`] | the one way to read and write manifests |
 //! | [`corpus`] | manifests that must be refused, and how: for tests |
 
@@ -21,6 +22,7 @@ pub mod corpus;
 pub mod fields;
 pub mod kinds;
 pub mod latency_budget;
+pub mod reference;
 pub mod render;
 pub mod routing_policy;
 pub mod schema;

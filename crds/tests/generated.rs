@@ -1,5 +1,7 @@
 //! What is generated is what is checked in; what is checked in as an example is taken.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a panic is the failure")]
+
 use std::path::{Path, PathBuf};
 
 use terrace_crds::yaml::{self, Manifest};
@@ -59,7 +61,7 @@ fn same_as(path: &Path, text: &str, command: &str) {
 
 #[test]
 fn the_chart_holds_the_generated_definitions() {
-    const COMMAND: &str = "cargo run --release -p terrace-crds --bin crdgen charts/terrace-crds/templates";
+    const COMMAND: &str = "cargo run --release -p terrace-crds --bin crdgen -- --chart charts/terrace-crds/templates";
     let files = render::files();
     assert_eq!(files.len(), 3);
     for (name, text) in files {
@@ -67,6 +69,12 @@ fn the_chart_holds_the_generated_definitions() {
         assert!(!text.contains("{{"), "{name}: Helm would take this for a template");
         same_as(&root().join("charts/terrace-crds/templates").join(name), &text, COMMAND);
     }
+}
+
+#[test]
+fn the_reference_holds_every_field() {
+    const COMMAND: &str = "cargo run --release -p terrace-crds --bin crdgen -- --reference docs/fields.md";
+    same_as(&root().join("docs/fields.md"), &terrace_crds::reference::reference(), COMMAND);
 }
 
 #[test]
