@@ -8,20 +8,18 @@ use serde_json::Value;
 use tokio::process::{Child, Command};
 
 use super::server::ApiServer;
+use super::{SHOP, corpus};
 use crate::steps::Steps;
 use crate::wait::{self, secs};
 use crate::{Place, shell};
 
 const SYSTEM: &str = "terrace-system";
-const SHOP: &str = "shop";
 
 /// Without permissions; with the chart's; with the API server gone for a while.
 pub(super) async fn steps(place: &Place, server: &mut ApiServer, steps: &mut Steps) -> Option<()> {
     steps
         .step("the chart's permissions are applied", secs(60), async {
-            for namespace in [SYSTEM, SHOP] {
-                server.kubectl(&["create", "namespace", namespace]).await?;
-            }
+            server.kubectl(&["create", "namespace", SYSTEM]).await?;
             let chart = place.arg("charts/terrace");
             let mut words = vec!["template", "terrace", chart.as_str(), "--namespace", SYSTEM];
             for file in ["templates/rbac.yaml", "templates/serviceaccount.yaml", "templates/state.yaml"] {
@@ -53,6 +51,7 @@ pub(super) async fn steps(place: &Place, server: &mut ApiServer, steps: &mut Ste
             Ok(operator)
         })
         .await?;
+    corpus::refused_in_status(place, server, steps).await;
     steps
         .step("the quick start becomes its children", secs(90), async {
             server.kubectl(&["--namespace", SHOP, "apply", "-f", &place.arg("examples/quickstart")]).await?;
