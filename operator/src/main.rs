@@ -1,2 +1,15 @@
 //! The operator: watches the kinds, applies children, serves snapshots, folds reports into status.
-fn main() {}
+
+use clap::Parser;
+use terrace_operator::{run, settings::Settings};
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    terrace_identity::install_crypto_provider();
+    let settings = Settings::parse();
+    let mut options = terrace_telemetry::Options::from_env("terrace-operator");
+    options.otlp_endpoint = settings.site().otlp_endpoint;
+    let _telemetry = terrace_telemetry::init(options)?;
+    let stop = terrace_telemetry::shutdown::on_signal()?;
+    run::run(settings, stop).await
+}

@@ -191,6 +191,12 @@ pub fn due(cert_pem: &str, now: SystemTime) -> bool {
     facts.is_none_or(|f| now < f.not_before || now + LEAF_LIFETIME / 2 >= f.not_after)
 }
 
+/// When the certificate of PEM `cert_pem` ends; none if it cannot be read.
+pub fn not_after(cert_pem: &str) -> Option<SystemTime> {
+    let der = CertificateDer::from_pem_slice(cert_pem.as_bytes()).ok()?;
+    Some(crate::certificate::read(&der).ok()?.not_after)
+}
+
 fn parameters(common_name: &str, now: SystemTime, lifetime: Duration) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
