@@ -1,7 +1,14 @@
 //! A file on disk becomes something the engine can run.
 
+use std::collections::HashMap;
+use std::path::Path;
+
+use burn::backend::Flex;
+
+use super::config::Config;
+use super::llama::Llama;
 use super::{ModelInfo, Network};
-use crate::gguf::{ChatTemplate, Tokenizer};
+use crate::gguf::{ChatTemplate, GgmlType, Gguf, GgufError, Tokenizer};
 
 /// All of a model: network, words, and what it says of itself.
 pub struct LoadedModel {
@@ -13,4 +20,108 @@ pub struct LoadedModel {
     pub tokenizer: Tokenizer,
     /// Messages to a prompt, if the file has a template.
     pub template: Option<ChatTemplate>,
+}
+
+/// What a model may take of the machine.
+#[derive(Debug, Clone)]
+pub struct LoadOptions {
+    /// Prompt and answer together; none: what the model was trained for.
+    pub context_tokens: Option<u32>,
+    /// Sequences that run at once: slots of the KV cache.
+    pub max_sequences: u32,
+    /// Bytes of the KV cache at most: the context is shortened to fit.
+    pub kv_cache_bytes: u64,
+    /// Threads of the kernels; none: the cores that the container was granted.
+    pub threads: Option<usize>,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        LoadOptions { context_tokens: None, max_sequences: 1, kv_cache_bytes: 1 << 30, threads: None }
+    }
+}
+
+/// Why a model cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The file.
+    #[error(transparent)]
+    File(#[from] GgufError),
+    /// An architecture without code here.
+    #[error("architecture `{found}` is not supported; these are: llama (SmolLM2, Llama 2 and 3, Mistral)")]
+    Architecture {
+        /// `general.architecture` of the file.
+        found: String,
+    },
+    /// No room for a useful context.
+    #[error("a KV cache of {limit} bytes has no room for {slots} sequences: give it at least {need}, or run fewer at once")]
+    KvCache {
+        /// The limit.
+        limit: u64,
+        /// What a short context needs.
+        need: u64,
+        /// Sequences at once.
+        slots: usize,
+    },
+}
+
+impl LoadedModel {
+    /// Reads a file; its weights are copied into the kernels' order and the map let go.
+    ///
+    /// # Errors
+    /// [`LoadError`], naming what cannot be used.
+    pub fn open(path: &Path, options: &LoadOptions) -> Result<LoadedModel, LoadError> {
+        LoadedModel::from_file(&Gguf::open(path)?, options)
+    }
+
+    /// Likewise, from an open file.
+    ///
+    /// # Errors
+    /// [`LoadError`], naming what cannot be used.
+    pub fn from_file(file: &Gguf, options: &LoadOptions) -> Result<LoadedModel, LoadError> {
+        let architecture = file.metadata().string("general.architecture")?;
+        if architecture != "llama" {
+            return Err(LoadError::Architecture { found: architecture.to_owned() });
+        }
+        let tokenizer = Tokenizer::from_metadata(file.metadata())?;
+        let template = ChatTemplate::from_metadata(file.metadata(), tokenizer.bos_text(), tokenizer.eos_text())?;
+        let config = Config::llama(file, options)?;
+        if tokenizer.vocabulary() > config.vocabulary {
+            let problem = format!("has {} rows for {} tokens", config.vocabulary, tokenizer.vocabulary());
+            return Err(GgufError::tensor("token_embd.weight", problem).into());
+        }
+        if let Some(threads) = options.threads {
+            crate::kernels::set_threads(threads.max(1));
+        }
+        let info = ModelInfo {
+            name: file.metadata().optional_string("general.name")?.unwrap_or(architecture).to_owned(),
+            architecture: architecture.to_owned(),
+            format: format!("GGUF {}", most_common(file)),
+            parameters: parameters(file),
+            context_tokens: config.attention.context as u32,
+            vocabulary: config.vocabulary,
+        };
+        let network = Llama::<Flex>::load(file, config, &Default::default())?;
+        file.forget_pages();
+        Ok(LoadedModel { network: Box::new(network), info, tokenizer, template })
+    }
+}
+
+/// The type that most of the weights have.
+fn most_common(file: &Gguf) -> GgmlType {
+    let mut numbers: HashMap<GgmlType, usize> = HashMap::new();
+    for tensor in file.tensors() {
+        *numbers.entry(tensor.kind).or_default() += tensor.shape.iter().product::<usize>();
+    }
+    numbers.into_iter().max_by_key(|(_, n)| *n).map_or(GgmlType::F32, |(kind, _)| kind)
+}
+
+/// `135M`, `1.2B`.
+fn parameters(file: &Gguf) -> String {
+    let count: usize = file.tensors().map(|t| t.shape.iter().product::<usize>()).sum();
+    match count {
+        0..1_000_000 => format!("{}K", count.div_ceil(1000)),
+        1_000_000..1_000_000_000 => format!("{}M", (count as f64 / 1e6).round()),
+        _ => format!("{:.1}B", count as f64 / 1e9),
+    }
 }

@@ -1,11 +1,16 @@
 //! The network: from token ids to logits. What the engine's loop needs of it is [`Network`]; everything that knows
 //! burn lies behind.
 
+mod backend;
+mod config;
 mod info;
+mod layers;
+mod llama;
 mod load;
 
+pub use backend::{LayerCache, QuantBackend};
 pub use info::ModelInfo;
-pub use load::LoadedModel;
+pub use load::{LoadError, LoadOptions, LoadedModel};
 
 /// One sequence's part of a step.
 pub struct Feed<'a> {

@@ -1,0 +1,101 @@
+//! The one trait that joins burn and our kernels: a burn [`Backend`] that also has quantized products and the fused
+//! operations of a decoder. The model is generic over it; a new device, or a newer burn, is a new implementation here
+//! and nothing else.
+
+use burn::backend::Flex;
+use burn::backend::flex::{FlexTensor, Layout};
+use burn::tensor::backend::Backend;
+use burn::tensor::ops::{FloatTensor, IntTensor};
+use burn::tensor::{Bytes, DType, Shape};
+use half::f16;
+
+use crate::kernels::{Attention, Matrix, Span, gated_silu, rms_norm};
+
+/// Burn's operations and the decoder's own. All rows are `[rows, width]`, contiguous, `f32`.
+pub trait QuantBackend: Backend {
+    /// `x[m, columns]` times the transposed weights, packed as [`Matrix::pack`] does: `[m, rows]`.
+    fn quant_linear(x: FloatTensor<Self>, weights: IntTensor<Self>, matrix: Matrix) -> FloatTensor<Self>;
+
+    /// Rows of packed weights by number, as an embedding is looked up: `[ids, columns]`.
+    fn quant_rows(weights: IntTensor<Self>, matrix: Matrix, ids: &[u32]) -> FloatTensor<Self>;
+
+    /// Each row over its root mean square, times `gamma[width]`.
+    fn rms_norm(x: FloatTensor<Self>, gamma: FloatTensor<Self>, epsilon: f32) -> FloatTensor<Self>;
+
+    /// `silu` of the first half of each row times the second: `[m, width / 2]`.
+    fn gated_silu(x: FloatTensor<Self>) -> FloatTensor<Self>;
+
+    /// Rotary positions, cache write and attention; see [`Attention::run`]. The cache is changed in place.
+    fn cached_attention(
+        shape: Attention,
+        qkv: FloatTensor<Self>,
+        spans: &[Span],
+        angles: FloatTensor<Self>,
+        cache: &mut LayerCache<Self>,
+    ) -> FloatTensor<Self>;
+}
+
+/// Keys and values of one layer: `[slots, kv_heads, context, width]`, `f16`.
+pub struct LayerCache<B: Backend> {
+    /// Keys, rotated.
+    pub keys: FloatTensor<B>,
+    /// Values.
+    pub values: FloatTensor<B>,
+}
+
+impl QuantBackend for Flex {
+    fn quant_linear(x: FlexTensor, weights: FlexTensor, matrix: Matrix) -> FlexTensor {
+        rows(&x, matrix.rows, |x, out| matrix.multiply(weights.bytes(), x, out))
+    }
+
+    fn quant_rows(weights: FlexTensor, matrix: Matrix, ids: &[u32]) -> FlexTensor {
+        let mut out = vec![0.0; ids.len() * matrix.columns];
+        for (id, out) in ids.iter().zip(out.chunks_exact_mut(matrix.columns)) {
+            matrix.row(weights.bytes(), *id as usize, out);
+        }
+        tensor(out, ids.len(), matrix.columns)
+    }
+
+    fn rms_norm(x: FlexTensor, gamma: FlexTensor, epsilon: f32) -> FlexTensor {
+        let gamma = floats(&gamma);
+        rows(&x, gamma.len(), |x, out| rms_norm(x, &gamma, epsilon, out))
+    }
+
+    fn gated_silu(x: FlexTensor) -> FlexTensor {
+        let width = x.layout().shape()[1] / 2;
+        rows(&x, width, |x, out| gated_silu(x, width, out))
+    }
+
+    fn cached_attention(
+        shape: Attention,
+        qkv: FlexTensor,
+        spans: &[Span],
+        angles: FlexTensor,
+        cache: &mut LayerCache<Self>,
+    ) -> FlexTensor {
+        // Nobody else holds the cache, so neither is copied.
+        let (keys, values) = (cache.keys.storage_mut::<f16>(), cache.values.storage_mut::<f16>());
+        let angles = floats(&angles);
+        rows(&qkv, shape.heads * shape.width, |qkv, out| shape.run(qkv, spans, &angles, keys, values, out))
+    }
+}
+
+/// A tensor's numbers, copied only where they do not lie in a row.
+fn floats(x: &FlexTensor) -> std::borrow::Cow<'_, [f32]> {
+    match x.as_slice::<f32>() {
+        Some(slice) => slice.into(),
+        None => x.to_contiguous().storage::<f32>().to_vec().into(),
+    }
+}
+
+/// A new tensor of as many rows as `x`, filled by `fill`.
+fn rows(x: &FlexTensor, width: usize, fill: impl FnOnce(&[f32], &mut [f32])) -> FlexTensor {
+    let count = x.layout().shape()[0];
+    let mut out = vec![0.0; count * width];
+    fill(&floats(x), &mut out);
+    tensor(out, count, width)
+}
+
+fn tensor(values: Vec<f32>, rows: usize, width: usize) -> FlexTensor {
+    FlexTensor::new(Bytes::from_elems(values), Layout::contiguous(Shape::from([rows, width])), DType::F32)
+}
