@@ -1,0 +1,208 @@
+//! `terrace ask`: one question through a router; then the tier, the device, the reasons, the cost and the hops.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use bytes::Bytes;
+use clap::Args;
+use http::{HeaderMap, Request};
+use http_body_util::{BodyExt, Full};
+use serde_json::{Value, json};
+use terrace_contract::headers;
+use terrace_wire::sse::{DONE, Decoder};
+
+use crate::up::state::State;
+use crate::{http as client, trace};
+
+/// Options of `terrace ask`.
+#[derive(Debug, Clone, Args)]
+pub struct Ask {
+    /// The question.
+    pub prompt: String,
+    /// Base URL of the router, with or without /v1 [default: the running `terrace up`]
+    #[arg(long, env = "TERRACE_URL")]
+    pub url: Option<String>,
+    /// Model name; `auto` leaves the choice to the policy.
+    #[arg(long, default_value = "auto")]
+    pub model: String,
+    /// Feature, which selects a LatencyBudget.
+    #[arg(long)]
+    pub feature: Option<String>,
+    /// Class: Public, Internal, Confidential or Restricted.
+    #[arg(long)]
+    pub class: Option<String>,
+    /// Preference: privacy, latency, cost or quality.
+    #[arg(long)]
+    pub prefer: Option<String>,
+    /// API key, if the policy wants one.
+    #[arg(long, env = "TERRACE_API_KEY", hide_env_values = true)]
+    pub api_key: Option<String>,
+    /// Output tokens at most.
+    #[arg(long, default_value_t = 128)]
+    pub max_tokens: u32,
+    /// Where traces can be read: a Jaeger query URL [default: the files of the running `terrace up`]
+    #[arg(long, env = "TERRACE_JAEGER")]
+    pub jaeger: Option<String>,
+}
+
+impl Ask {
+    /// This question, all else as by default.
+    pub fn plain(prompt: &str, url: &str) -> Ask {
+        Ask {
+            prompt: prompt.to_owned(),
+            url: Some(url.to_owned()),
+            model: terrace_contract::names::AUTO_MODEL.to_owned(),
+            feature: None,
+            class: None,
+            prefer: None,
+            api_key: None,
+            max_tokens: 128,
+            jaeger: None,
+        }
+    }
+}
+
+/// Asks, and prints what came back. Ends with an error if no answer was given.
+///
+/// # Errors
+/// Nothing answers, the router refuses (its message and code are shown), or the answer breaks off.
+#[expect(clippy::print_stdout, reason = "the command's output")]
+pub async fn run(ask: Ask) -> Result<()> {
+    let running = State::read();
+    let base = match (&ask.url, &running) {
+        (Some(url), _) => url.clone(),
+        (None, Some(state)) => state.url.clone(),
+        (None, None) => bail!("no router is known: start one with `terrace up -f examples/quickstart`, or give --url"),
+    };
+    let base = base.trim_end_matches('/').trim_end_matches("/v1");
+    let begin = Instant::now();
+    let response = client::send(request(&ask, base)?).await?;
+    let (status, heads) = (response.status(), response.headers().clone());
+    if status != 200 {
+        let bytes = client::body(response, 1 << 20).await?;
+        let error: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        let text =
+            |name: &str| error.pointer(&format!("/error/{name}")).and_then(Value::as_str).unwrap_or("?").to_owned();
+        facts(&heads);
+        bail!("{status}: {} ({})", text("message"), text("code"));
+    }
+    let answer = stream(response, begin).await?;
+    println!("\n");
+    facts(&heads);
+    if let Some(micros) =
+        answer.cost_micros.or_else(|| header(&heads, headers::COST_MICROS).and_then(|v| v.parse().ok()))
+    {
+        println!("cost      {:.6}", micros as f64 / 1e6);
+    }
+    let first = answer.first_token.unwrap_or_default();
+    println!("time      first token {} ms, whole answer {} ms", first.as_millis(), begin.elapsed().as_millis());
+    if let Some(id) = header(&heads, "traceparent").and_then(|v| v.split('-').nth(1).map(str::to_owned)) {
+        println!("trace     {id}");
+        print!("{}", hops(&ask, running.map(|s| s.traces), &id).await);
+    }
+    match answer.error {
+        Some(message) => bail!("the answer broke off: {message}"),
+        None => Ok(()),
+    }
+}
+
+fn request(ask: &Ask, base: &str) -> Result<Request<Full<Bytes>>> {
+    let body = json!({
+        "model": ask.model, "stream": true, "stream_options": {"include_usage": true}, "max_tokens": ask.max_tokens,
+        "messages": [{"role": "user", "content": ask.prompt}],
+    });
+    let mut request = Request::post(format!("{base}/v1/chat/completions")).header("content-type", "application/json");
+    let given = [(headers::FEATURE, &ask.feature), (headers::CLASS, &ask.class), (headers::PREFER, &ask.prefer)];
+    for (name, value) in given {
+        if let Some(value) = value {
+            request = request.header(name, value);
+        }
+    }
+    if let Some(key) = &ask.api_key {
+        request = request.header("authorization", format!("Bearer {key}"));
+    }
+    request.body(Full::from(body.to_string())).with_context(|| format!("{base} is not a URL"))
+}
+
+#[derive(Default)]
+struct Answer {
+    first_token: Option<Duration>,
+    cost_micros: Option<u64>,
+    error: Option<String>,
+}
+
+#[expect(clippy::print_stdout, reason = "the command's output")]
+async fn stream(response: http::Response<hyper::body::Incoming>, begin: Instant) -> Result<Answer> {
+    let (mut answer, mut decoder, mut ended) = (Answer::default(), Decoder::new(), false);
+    let mut body = response.into_body();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.context("the answer broke off: the router closed the connection")?;
+        for event in frame.data_ref().map(|d| decoder.push(d)).transpose()?.unwrap_or_default() {
+            if event.data == DONE {
+                ended = true;
+                continue;
+            }
+            let chunk: Value = serde_json::from_str(&event.data).context("an event of the answer is not JSON")?;
+            if let Some(message) = chunk.pointer("/error/message").and_then(Value::as_str) {
+                answer.error = Some(message.to_owned());
+            }
+            if let Some(cost) = chunk.pointer("/terrace/costMicros").and_then(Value::as_u64) {
+                answer.cost_micros = Some(cost);
+            }
+            if let Some(text) =
+                chunk.pointer("/choices/0/delta/content").and_then(Value::as_str).filter(|t| !t.is_empty())
+            {
+                answer.first_token.get_or_insert_with(|| begin.elapsed());
+                print!("{text}");
+                std::io::stdout().flush().context("the output was closed")?;
+            }
+        }
+    }
+    if !ended && answer.error.is_none() {
+        answer.error = Some("the stream ended without [DONE]".into());
+    }
+    Ok(answer)
+}
+
+fn header(heads: &HeaderMap, name: &str) -> Option<String> {
+    heads.get(name).and_then(|v| v.to_str().ok()).map(str::to_owned)
+}
+
+#[expect(clippy::print_stdout, reason = "the command's output")]
+fn facts(heads: &HeaderMap) {
+    let lines = [
+        ("tier", headers::TIER),
+        ("device", headers::DEVICE),
+        ("boundary", headers::BOUNDARY),
+        ("reasons", headers::REASON),
+        ("quality", headers::QUALITY),
+        ("request", headers::REQUEST_ID),
+    ];
+    for (label, name) in lines {
+        if let Some(value) = header(heads, name) {
+            println!("{label:<9} {value}");
+        }
+    }
+}
+
+/// The hops of the trace. Spans arrive a moment after the answer, so it waits until the router's own has come.
+async fn hops(ask: &Ask, folder: Option<PathBuf>, id: &str) -> String {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let spans = match (&ask.jaeger, &folder) {
+            (Some(base), _) => trace::from_jaeger(base, id).await.unwrap_or_default(),
+            (None, Some(folder)) => trace::from_files(folder, id),
+            (None, None) => return "  (give --jaeger http://host:16686 to see the hops)\n".into(),
+        };
+        let known = |parent: &str| spans.iter().any(|s| s.id == parent);
+        let whole = spans.iter().any(|s| s.service == "terrace-router" && !known(&s.parent))
+            && spans.iter().any(|s| s.name == "decode" || s.name == "attempt")
+            && spans.iter().filter(|s| !known(&s.parent)).count() == 1;
+        if whole || Instant::now() > deadline {
+            return trace::render(&spans);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}

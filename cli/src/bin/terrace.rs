@@ -1,0 +1,5 @@
+//! `terrace`.
+
+fn main() -> std::process::ExitCode {
+    terrace_cli::main()
+}

@@ -1,0 +1,30 @@
+//! `terrace check`: manifests as the API server and the operator would take them, without either.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::up::manifests;
+
+/// Options of `terrace check`.
+#[derive(Debug, Clone, Args)]
+pub struct Check {
+    /// Manifests: a file, or a folder of YAML files. May be given more than once.
+    #[arg(short = 'f', long = "filename", required = true)]
+    pub files: Vec<PathBuf>,
+}
+
+/// Checks, and says what is accepted without effect yet.
+///
+/// # Errors
+/// Everything that would be refused, with file, document, object, path and what to write instead.
+#[expect(clippy::print_stdout, reason = "the command's output")]
+pub fn run(check: &Check) -> Result<()> {
+    let manifests = manifests::read(&check.files)?;
+    for line in manifests.check()? {
+        println!("{line}");
+    }
+    println!("the manifests hold");
+    Ok(())
+}

@@ -1,2 +1,0 @@
-//! terrace: the command line, also installed as kubectl-terrace.
-fn main() {}

@@ -1,0 +1,191 @@
+//! The processes of a run: agents first, then a router for each policy, told where the agents are by a signed snapshot.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use terrace_contract::tier::Device;
+use terrace_crds::shared::Workload;
+use terrace_crds::tier::Fleet as FleetSpec;
+use terrace_identity::authority::Authority;
+use terrace_identity::signing::SnapshotKey;
+use terrace_identity::spiffe::Identity;
+
+use super::child::Running;
+use super::folder::{Folder, write};
+use super::manifests::{Manifests, Placed};
+use super::models;
+
+/// UID that stands for the cluster in identities.
+const CLUSTER: &str = "terrace-up";
+
+/// Everything that runs.
+#[derive(Debug, Default)]
+pub struct Fleet {
+    agents: Vec<Running>,
+    routers: Vec<Running>,
+}
+
+impl Fleet {
+    /// Starts agents and routers. Answers each policy's name and URL.
+    ///
+    /// # Errors
+    /// A program does not come up: its last words are in the message.
+    pub async fn start(
+        &mut self,
+        manifests: &Manifests,
+        folder: &Folder,
+        traces: Option<&Path>,
+        models: &Path,
+        listen: SocketAddr,
+        limit: Duration,
+    ) -> Result<Vec<(String, String)>> {
+        let authority = Authority::generate(CLUSTER, SystemTime::now())?;
+        let key = SnapshotKey::generate()?;
+        let devices = self.agents(manifests, folder, traces, models, &authority, &key, limit).await?;
+        let mut urls = Vec::new();
+        for (index, (policy, object)) in manifests.policies().enumerate() {
+            let mut snapshot = manifests.compile(object, CLUSTER, micros_now())?;
+            snapshot.devices =
+                devices.iter().filter(|d| snapshot.tiers.iter().any(|t| t.uid == d.tier)).cloned().collect();
+            key.sign(&mut snapshot);
+            let file = folder.path().join(format!("{}.snapshot.json", policy.name));
+            write(&file, &serde_json::to_vec(&snapshot)?)?;
+            let name = format!("router-{}", policy.name);
+            let identity = Identity::policy(CLUSTER, &policy.namespace, &policy.name);
+            let identity = folder.identity(&name, &authority, &identity, &key.public_base64())?;
+            let secrets = manifests.write_secrets(object, &snapshot, folder)?;
+            let listen = if index == 0 { listen } else { SocketAddr::new(listen.ip(), 0) };
+            let arguments = flags(&[
+                ("--policy", &policy.name),
+                ("--namespace", &policy.namespace),
+                ("--snapshot", &file.display().to_string()),
+                ("--listen", &listen.to_string()),
+                ("--admin-listen", "127.0.0.1:0"),
+                ("--identity-dir", &identity.display().to_string()),
+                ("--credentials-dir", &secrets.credentials.display().to_string()),
+                ("--api-keys-dir", &secrets.api_keys.display().to_string()),
+                ("--state-dir", &folder.inner(&format!("{name}-state"))?.display().to_string()),
+            ]);
+            let arguments = [arguments, vec!["--allow-loopback".to_owned()]].concat();
+            let mut router = Running::start("terrace-router", &name, folder.path(), traces, &arguments)?;
+            let ready = router.ready(limit).await;
+            self.routers.push(router);
+            urls.push((policy.name.clone(), format!("http://{}", ready?.listen)));
+        }
+        Ok(urls)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one call; a struct would only name them twice")]
+    async fn agents(
+        &mut self,
+        manifests: &Manifests,
+        folder: &Folder,
+        traces: Option<&Path>,
+        models: &Path,
+        authority: &Authority,
+        key: &SnapshotKey,
+        limit: Duration,
+    ) -> Result<Vec<Device>> {
+        let mut started = Vec::new();
+        for (tier, spec) in manifests.fleets() {
+            let identity = Identity::tier(CLUSTER, &tier.namespace, &tier.name);
+            let held = folder.identity(
+                &format!("tier-{}-{}", tier.namespace, tier.name),
+                authority,
+                &identity,
+                &key.public_base64(),
+            )?;
+            for index in 0..agents_of(spec) {
+                let name = format!("{}-{index}", tier.name);
+                eprintln!("tier {}: starting agent {name} with {}", tier.name, spec.model.name);
+                let arguments = [
+                    models::flags(&tier.name, spec, models)?,
+                    terrace_crds::agent::engine_flags(spec),
+                    flags(&[
+                        ("--listen", "127.0.0.1:0"),
+                        ("--admin-listen", "127.0.0.1:0"),
+                        ("--identity-dir", &held.display().to_string()),
+                    ]),
+                ]
+                .concat();
+                started.push((tier.clone(), identity.uri(), self.agents.len()));
+                self.agents.push(Running::start("terrace-agent", &name, folder.path(), traces, &arguments)?);
+            }
+        }
+        let mut devices = Vec::new();
+        for (tier, server_name, index) in started {
+            let agent = &mut self.agents[index];
+            let ports = agent.ready(limit).await?;
+            devices.push(device(&tier, &agent.name, ports.listen, server_name));
+        }
+        Ok(devices)
+    }
+
+    /// Resolves when a program ends by itself, with what it said last.
+    pub async fn first_end(&mut self) -> String {
+        let mut all: FuturesUnordered<_> =
+            self.agents.iter_mut().chain(&mut self.routers).map(Running::ended).collect();
+        all.next().await.unwrap_or_else(|| "nothing runs".into())
+    }
+
+    /// Ends routers, then agents.
+    pub async fn stop(self) {
+        for group in [self.routers, self.agents] {
+            futures::future::join_all(group.into_iter().map(|p| p.stop(Duration::from_secs(10)))).await;
+        }
+    }
+}
+
+/// A DaemonSet is one agent here; a Deployment its replicas.
+fn agents_of(spec: &FleetSpec) -> usize {
+    match spec.workload {
+        Workload::DaemonSet => 1,
+        Workload::Deployment => usize::try_from(spec.replicas.unwrap_or(1)).unwrap_or(0),
+    }
+}
+
+fn device(tier: &Placed, name: &str, address: SocketAddr, server_name: String) -> Device {
+    Device {
+        tier: tier.uid.clone(),
+        pod_uid: name.to_owned(),
+        pod: name.to_owned(),
+        node: name.to_owned(),
+        domain: String::new(),
+        address: address.ip().to_string(),
+        port: address.port(),
+        server_name,
+        ready: true,
+    }
+}
+
+fn flags(pairs: &[(&str, &str)]) -> Vec<String> {
+    pairs.iter().flat_map(|(flag, value)| [(*flag).to_owned(), (*value).to_owned()]).collect()
+}
+
+fn micros_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| u64::try_from(d.as_micros()).unwrap_or(u64::MAX))
+}
+
+/// Folders of a router's secrets.
+#[derive(Debug, Clone)]
+pub struct SecretFolders {
+    /// One folder a tier.
+    pub credentials: PathBuf,
+    /// One file a caller.
+    pub api_keys: PathBuf,
+}
+
+impl SecretFolders {
+    /// Makes them.
+    ///
+    /// # Errors
+    /// They cannot be made.
+    pub fn new(folder: &Folder, policy: &str) -> Result<Self> {
+        let credentials = folder.inner(&format!("credentials-{policy}")).context("credentials")?;
+        Ok(Self { credentials, api_keys: folder.inner(&format!("api-keys-{policy}"))? })
+    }
+}

@@ -1,0 +1,117 @@
+//! `terrace up`: the manifests of a fleet as processes of this machine, no cluster.
+//!
+//! The same files that `kubectl apply` takes: a DaemonSet is one agent, a Deployment its replicas, an endpoint is used as it
+//! is, each policy gets one router. A throw-away authority makes the identities, so mutual TLS is never off.
+
+mod child;
+mod fleet;
+mod folder;
+pub mod manifests;
+mod models;
+pub mod state;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+
+use self::fleet::Fleet;
+use self::folder::Folder;
+use self::state::State;
+
+/// Options of `terrace up`.
+#[derive(Debug, Clone, Args)]
+pub struct Up {
+    /// Manifests: a file, or a folder of YAML files. May be given more than once.
+    #[arg(short = 'f', long = "filename", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Where the first policy's router listens; further routers choose their own port.
+    #[arg(long, default_value = "127.0.0.1:8080")]
+    pub listen: SocketAddr,
+    /// Ask this once it serves, print the answer, and end.
+    #[arg(long)]
+    pub ask: Option<String>,
+    /// Where traces go (OTLP over http, such as http://127.0.0.1:4318) [default: shown by `terrace ask`]
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
+    pub otlp: Option<String>,
+    /// Models by digest: <folder>/<sha256>.gguf [default: terrace/models in the user's cache folder]
+    #[arg(long)]
+    pub models: Option<PathBuf>,
+    /// Seconds that an agent may take until it serves (a first download takes the longest).
+    #[arg(long, default_value_t = 600)]
+    pub ready_timeout: u64,
+    /// Writes {"listen": "ip:port"} of the first router here once it serves.
+    #[arg(long)]
+    pub port_file: Option<PathBuf>,
+    /// Keep the folder with logs, identities and snapshots after the end.
+    #[arg(long)]
+    pub keep: bool,
+}
+
+/// Runs the fleet until Ctrl-C, SIGTERM or, with `--ask`, until the answer is printed.
+///
+/// # Errors
+/// A manifest is refused, a program is missing or does not come up, or the port is in use: each named.
+pub async fn run(up: Up) -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for signals")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for signals")?;
+    let manifests = manifests::read(&up.files)?;
+    for line in manifests.check()? {
+        eprintln!("{line}");
+    }
+    free(up.listen)?;
+    let folder = Folder::new(up.keep)?;
+    let traces = if up.otlp.is_none() { Some(folder.inner("traces")?) } else { None };
+    let mut fleet = Fleet::default();
+    let outcome = tokio::select! {
+        outcome = serve(&up, manifests, &folder, traces, &mut fleet) => outcome,
+        _ = terminate.recv() => Ok(()),
+        _ = interrupt.recv() => Ok(()),
+    };
+    fleet.stop().await;
+    if up.keep {
+        eprintln!("kept: {}", folder.path().display());
+    }
+    outcome
+}
+
+async fn serve(
+    up: &Up,
+    manifests: manifests::Manifests,
+    folder: &Folder,
+    traces: Option<PathBuf>,
+    fleet: &mut Fleet,
+) -> Result<()> {
+    let limit = Duration::from_secs(up.ready_timeout);
+    let models = up.models.clone().unwrap_or_else(|| state::cache_folder().join("models"));
+    let urls = fleet.start(&manifests, folder, traces.as_deref(), &models, up.listen, limit).await?;
+    for (policy, url) in &urls {
+        eprintln!("policy {policy}: OpenAI base URL {url}/v1, model `auto`");
+    }
+    let Some((_, url)) = urls.first() else { bail!("no policy was started") };
+    let state = State { pid: std::process::id(), url: url.clone(), traces: traces.unwrap_or_default() };
+    let published = state.publish()?;
+    if let Some(file) = &up.port_file {
+        let listen = serde_json::json!({"listen": url.trim_start_matches("http://")});
+        terrace_telemetry::ports::write(file, &listen).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    let outcome = match &up.ask {
+        Some(prompt) => crate::ask::run(crate::ask::Ask::plain(prompt, url)).await,
+        None => {
+            eprintln!("ask in another terminal: terrace ask \"Why is the sky blue?\"   (Ctrl-C ends everything)");
+            Err(anyhow::anyhow!(fleet.first_end().await))
+        }
+    };
+    drop(published);
+    outcome
+}
+
+/// Says at once that a port is taken, before a model is loaded in vain.
+fn free(listen: SocketAddr) -> Result<()> {
+    std::net::TcpListener::bind(listen).map(drop).with_context(|| {
+        format!("cannot listen on {listen}: give another address with --listen, such as 127.0.0.1:0 for any free port")
+    })
+}
