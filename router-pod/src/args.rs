@@ -66,6 +66,10 @@ pub struct Args {
     #[arg(long, env = "TERRACE_PORT_FILE")]
     pub port_file: Option<PathBuf>,
 
+    /// End when the program that started this one does.
+    #[arg(long, hide = true)]
+    pub end_with_parent: bool,
+
     /// UID of this pod.
     #[arg(long, env = "POD_UID", default_value = "", hide_default_value = true)]
     pub pod_uid: String,

@@ -21,6 +21,9 @@ fn main() -> ExitCode {
 
 #[tokio::main]
 async fn serve(args: Args) -> anyhow::Result<()> {
+    if args.end_with_parent {
+        shutdown::end_with_parent()?;
+    }
     let telemetry = terrace_telemetry::init(Options::from_env("terrace-router"))?;
     let shutdown = shutdown::on_signal()?;
     let running = run::start(args, shutdown, Some(telemetry.sampling())).await?;
