@@ -12,6 +12,7 @@ use terrace_contract::reason::{self, Reason};
 use terrace_contract::report::Outcome;
 use terrace_contract::tier::Tier;
 use terrace_contract::trust::Class;
+use terrace_telemetry::traces;
 use tracing::Span;
 
 use crate::app::App;
@@ -140,6 +141,7 @@ impl Drop for Record {
         });
         self.span.record("terrace.reasons", reason::join(&self.reasons));
         self.span.record("terrace.outcome", outcome_name(self.outcome));
+        traces::end_now(&self.span);
         let Some(used) = self.used else { return };
         let Some(uid) = self.tier.as_ref().map(|t| t.uid.as_str()) else { return };
         self.app.ledger.used(uid, used, self.app.clock.now_us());

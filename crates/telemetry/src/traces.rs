@@ -94,3 +94,13 @@ pub fn trace_id(span: &Span) -> Option<String> {
 pub fn event(span: &Span, name: &'static str) {
     span.add_event(name, Vec::new());
 }
+
+/// Names `span` after it has started, once its name is known: a span that has started ignores the field `otel.name`.
+pub fn rename(span: &Span, name: String) {
+    span.context().span().update_name(name);
+}
+
+/// Has `span` end now rather than when it was last entered: for one that is carried along by a stream.
+pub fn end_now(span: &Span) {
+    span.in_scope(|| ());
+}

@@ -84,7 +84,6 @@ fn server_span(app: &App, call: Call, id: &str) -> Span {
     tracing::info_span!(
         target: "terrace_router",
         "request",
-        otel.name = field::Empty,
         otel.kind = "server",
         gen_ai.operation.name = call.operation(),
         gen_ai.request.model = field::Empty,
@@ -116,7 +115,7 @@ async fn admit(
     request: Request<Body>,
 ) -> Result<(Job, Permit), Refusal> {
     let span = record.span.clone();
-    span.record("otel.name", format!("{} {OTHER}", call.operation()));
+    traces::rename(&span, format!("{} {OTHER}", call.operation()));
     let used = in_use(app)?;
     let (head, body) = request.into_parts();
     let caller = admit::caller(app, &used.snapshot, &head.headers)?;
@@ -125,7 +124,7 @@ async fn admit(
     admit::body(&used.snapshot, &head.headers)?;
     let tree = read(&used, body, call).await?;
     let model = model(&used, &caller, &tree)?;
-    span.record("otel.name", format!("{} {model}", call.operation()));
+    traces::rename(&span, format!("{} {model}", call.operation()));
     span.record("gen_ai.request.model", model.as_str());
 
     app.earn_retry();
