@@ -14,7 +14,7 @@ mod certificate;
 
 pub use authority::{Authority, Leaf, Usage};
 pub use client::{Caller, DialError, DialTimings, dial};
-pub use server::{Peer, PeerAddr, serve, serve_plain};
+pub use server::{Peer, PeerAddr, serve, serve_plain, serve_tls};
 pub use signing::SnapshotKey;
 pub use spiffe::Identity;
 pub use store::{Identities, IdentityError, IdentityStore};

@@ -1,6 +1,7 @@
 //! Accepting: mutual TLS for Terrace's programs, plain for clients; HTTP/1.1 and HTTP/2 on either.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -10,6 +11,7 @@ use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -71,6 +73,28 @@ pub async fn serve(
 pub async fn serve_plain(listener: TcpListener, app: Router, shutdown: CancellationToken, grace: Duration) {
     accept(listener, shutdown, grace, |stream, address, watcher| {
         connection(stream, None, PeerAddr(address), app.clone(), watcher)
+    })
+    .await;
+}
+
+/// Serves `app` over TLS that asks for no client certificate: clients of a router with `listener.tls`. `config` is asked
+/// for each connection, so that a renewed certificate is used at once.
+pub async fn serve_tls(
+    listener: TcpListener,
+    config: impl Fn() -> Arc<ServerConfig> + Clone + Send + Sync + 'static,
+    app: Router,
+    shutdown: CancellationToken,
+    grace: Duration,
+) {
+    accept(listener, shutdown, grace, |stream, address, watcher| {
+        let (acceptor, app) = (TlsAcceptor::from(config()), app.clone());
+        async move {
+            match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
+                Ok(Ok(stream)) => connection(stream, None, PeerAddr(address), app, watcher).await,
+                Ok(Err(error)) => tracing::debug!(%address, %error, "a TLS handshake failed"),
+                Err(_) => tracing::debug!(%address, "a TLS handshake took too long"),
+            }
+        }
     })
     .await;
 }
