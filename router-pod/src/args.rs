@@ -54,6 +54,10 @@ pub struct Args {
     #[arg(long, env = "TERRACE_API_KEYS_DIR", default_value = names::API_KEYS_DIR)]
     pub api_keys_dir: PathBuf,
 
+    /// Folder with tls.crt and tls.key for clients (the policy's listener.tls); absent: clients speak plain HTTP.
+    #[arg(long, env = "TERRACE_TLS_DIR")]
+    pub tls_dir: Option<PathBuf>,
+
     /// Permit endpoints on loopback: for a fleet on one machine.
     #[arg(long, env = "TERRACE_ALLOW_LOOPBACK")]
     pub allow_loopback: bool,

@@ -27,7 +27,10 @@ pub fn open(dir: &Path) -> anyhow::Result<Egress> {
     };
     let last = match File::open(&path) {
         Ok(file) => verify(BufReader::new(file)).with_context(|| {
-            format!("the egress ledger {} cannot be continued: keep it aside for an audit and start anew", path.display())
+            format!(
+                "the egress ledger {} cannot be continued: keep it aside for an audit and start anew",
+                path.display()
+            )
         })?,
         Err(_) => None,
     };
@@ -45,7 +48,8 @@ fn new_key(path: &Path) -> anyhow::Result<Vec<u8>> {
     ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut key)
         .map_err(|_| anyhow::anyhow!("the system gives no random bytes: check /dev/urandom"))?;
     let mut options = OpenOptions::new();
-    let written = options.write(true).create(true).truncate(true).mode(0o600).open(path).and_then(|mut f| f.write_all(&key));
+    let written =
+        options.write(true).create(true).truncate(true).mode(0o600).open(path).and_then(|mut f| f.write_all(&key));
     written.with_context(|| format!("cannot write {} (--state-dir)", path.display()))?;
     Ok(key)
 }

@@ -89,7 +89,11 @@ impl RouterMetrics {
             requests: metrics.register(metric::REQUESTS, "Requests by tier, class and outcome", Family::default()),
             attempts: metrics.register("terrace_attempts", "Attempts by tier and outcome", Family::default()),
             tokens: metrics.register("terrace_tokens", "Tokens by tier and kind", Family::default()),
-            cost_micros: metrics.register("terrace_cost_micros", "Cost by tier, millionths of its currency", Family::default()),
+            cost_micros: metrics.register(
+                "terrace_cost_micros",
+                "Cost by tier, millionths of its currency",
+                Family::default(),
+            ),
             first_token: metrics.register(
                 metric::TIME_TO_FIRST_TOKEN,
                 "Time to the first token",
@@ -120,5 +124,38 @@ impl RouterMetrics {
                 Counter::default(),
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_docs_list_what_is_registered() {
+        let metrics = Metrics::new();
+        let router = RouterMetrics::register(&metrics);
+        // A family shows itself once it has a member.
+        let tier = || TierLabel { tier: "t".into() };
+        drop(router.requests.get_or_create(&RequestLabels { tier: "t".into(), class: "c", outcome: "o" }));
+        drop(router.attempts.get_or_create(&AttemptLabels { tier: "t".into(), outcome: "o" }));
+        drop(router.tokens.get_or_create(&TokenLabels { tier: "t".into(), kind: "k" }));
+        drop(router.cost_micros.get_or_create(&tier()));
+        for family in [&router.first_token, &router.per_output_token, &router.transport] {
+            drop(family.get_or_create(&tier()));
+        }
+        let text = metrics.text();
+        let registered: BTreeSet<String> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
+            .map(|(name, kind)| format!("{name}{}", if kind == "counter" { "_total" } else { "" }))
+            .collect();
+        let docs = include_str!("../../docs/metrics.md");
+        let section = docs.split("\n## ").find(|s| s.starts_with("Router\n")).unwrap();
+        let listed: BTreeSet<String> =
+            section.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split('`').next()?.to_owned())).collect();
+        assert_eq!(listed, registered);
     }
 }

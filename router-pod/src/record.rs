@@ -20,6 +20,7 @@ use crate::clock::micros;
 use crate::dispatch::rebuild::Tokens;
 use crate::ledger::{Ended, Used};
 use crate::metrics::{RequestLabels, TierLabel, TokenLabels};
+use crate::refusal::Refusal;
 
 /// What became of one request.
 pub struct Record {
@@ -48,7 +49,7 @@ impl Record {
             span,
             started: Instant::now(),
             feature: OTHER_FEATURE.to_owned(),
-            class: Class::Restricted,
+            class: Class::Public,
             forced: "",
             budget: None,
             tier: None,
@@ -75,10 +76,14 @@ impl Record {
     }
 
     /// It ended without an answer.
-    pub fn refused(&mut self, outcome: Outcome, reasons: &[Reason], code: &'static str) {
-        self.outcome = outcome;
-        self.reasons = reasons.to_vec();
-        self.span.record("error.type", code);
+    pub fn refused(&mut self, refusal: &Refusal) {
+        self.outcome = refusal.outcome();
+        self.reasons.clone_from(&refusal.reasons);
+        self.span.record("error.type", refusal.code.as_str());
+        // A client's own mistake is no error of the server's span.
+        if refusal.code.status() >= 500 {
+            self.span.record("otel.status_code", "ERROR");
+        }
     }
 
     /// A tier began to answer.
@@ -103,7 +108,7 @@ impl Record {
     pub fn broke(&mut self, tokens: Tokens) {
         self.answered(Outcome::Failed, tokens);
         self.reasons.push(Reason::AttemptFailed);
-        self.span.record("error.type", "broken");
+        self.span.record("error.type", "broken").record("otel.status_code", "ERROR");
     }
 
     /// The part of the time to the first token that its budget allowed, and whether all of it was met.

@@ -10,13 +10,15 @@ pub struct Refusal {
     /// The stable code.
     pub code: Code,
     /// What, where, and what to do.
-    pub body: ErrorBody,
+    pub message: String,
+    /// The field at fault, as a JSON pointer.
+    pub param: Option<String>,
     /// When to come back.
     pub retry_after_us: Option<u64>,
     /// Reason codes of the plan and of the attempts.
     pub reasons: Vec<Reason>,
     /// The last place that was tried.
-    pub tried: Option<Tried>,
+    pub tried: Option<Box<Tried>>,
 }
 
 /// A place that was tried, as headers name it.
@@ -33,12 +35,19 @@ pub struct Tried {
 impl Refusal {
     /// A refusal with this sentence.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, body: ErrorBody::new(code, message), retry_after_us: None, reasons: Vec::new(), tried: None }
+        Self { code, message: message.into(), param: None, retry_after_us: None, reasons: Vec::new(), tried: None }
     }
 
-    /// With an error body that is there already.
+    /// A refusal that the wire already put into words.
     pub fn of_body(code: Code, body: ErrorBody) -> Self {
-        Self { body, ..Self::new(code, "") }
+        Self { param: body.error.param, ..Self::new(code, body.error.message) }
+    }
+
+    /// As the client gets it.
+    pub fn body(&self) -> ErrorBody {
+        let mut body = ErrorBody::new(self.code, self.message.as_str());
+        body.error.param.clone_from(&self.param);
+        body
     }
 
     /// With a time to come back.
@@ -83,7 +92,9 @@ impl From<terrace_decide::Refusal> for Refusal {
             Plan::BoundaryDenied { .. } => (Code::BoundaryDenied, None),
             Plan::UnsupportedFeature { .. } => (Code::UnsupportedFeature, None),
             Plan::ContextTooLong { .. } => (Code::ContextTooLong, None),
-            Plan::PermittedTiersUnavailable { retry_after_us } => (Code::PermittedTiersUnavailable, Some(*retry_after_us)),
+            Plan::PermittedTiersUnavailable { retry_after_us } => {
+                (Code::PermittedTiersUnavailable, Some(*retry_after_us))
+            }
             Plan::Overloaded { retry_after_us } => (Code::Overloaded, Some(*retry_after_us)),
             Plan::OverflowCapped { retry_after_us, .. } => (Code::OverflowCapped, Some(*retry_after_us)),
             Plan::BudgetExceeded { .. } => (Code::BudgetExceeded, None),

@@ -29,6 +29,7 @@ use crate::metrics::RouterMetrics;
 use crate::sense::session::Sessions;
 use crate::server;
 use crate::server::keys::{self, Keys};
+use crate::server::tls;
 
 /// How often gauges are written and connections of gone tiers are dropped.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
@@ -51,6 +52,8 @@ pub struct Running {
     clients: JoinHandle<()>,
     admin: JoinHandle<()>,
     background: TaskTracker,
+    /// Ends the background once the last request has: snapshots are followed and reports sent until then.
+    stop: CancellationToken,
     end: CancellationToken,
 }
 
@@ -59,6 +62,7 @@ impl Running {
     pub async fn ended(self) {
         // A panic in a server is logged by the runtime; there is nothing left to do about it here.
         let _ = self.clients.await;
+        self.stop.cancel();
         self.background.close();
         self.background.wait().await;
         self.end.cancel();
@@ -81,20 +85,28 @@ pub async fn start(args: Args, shutdown: CancellationToken, sampling: Option<Sam
     let router_metrics = Arc::new(RouterMetrics::register(&metrics));
     let app = Arc::new(app(&args, &identities, clock, &router_metrics).await?);
 
-    let background = TaskTracker::new();
-    background.spawn(store.follow(shutdown.clone()));
-    background.spawn(poll::run(Arc::clone(&app.fleet), Arc::clone(&app.connector), clock, shutdown.clone()));
-    background.spawn(dns::run(Arc::clone(&app.fleet), shutdown.clone()));
-    background.spawn(keys::follow(args.api_keys_dir.clone(), Arc::clone(&app.keys), shutdown.clone()));
-    background.spawn(housekeeping(Arc::clone(&app), identities.clone(), sampling, shutdown.clone()));
-    follow_snapshots(&args, &app, &identities, &background, &shutdown);
+    let (background, stop) = (TaskTracker::new(), CancellationToken::new());
+    background.spawn(store.follow(stop.clone()));
+    background.spawn(poll::run(Arc::clone(&app.fleet), Arc::clone(&app.connector), clock, stop.clone()));
+    background.spawn(dns::run(Arc::clone(&app.fleet), stop.clone()));
+    background.spawn(keys::follow(args.api_keys_dir.clone(), Arc::clone(&app.keys), stop.clone()));
+    background.spawn(housekeeping(Arc::clone(&app), identities.clone(), sampling, stop.clone()));
+    follow_snapshots(&args, &app, &identities, &background, &stop);
 
     let health = health(&app, &identities, &shutdown);
     let end = CancellationToken::new();
     let admin = tokio::spawn(admin::serve(admin_listener, admin::router(health, metrics.clone()), end.clone()));
     let grace = Duration::from_secs(args.drain_timeout);
     let routes = server::routes(Arc::clone(&app));
-    let clients = tokio::spawn(terrace_identity::serve_plain(clients, routes, shutdown.clone(), grace));
+    let clients = match &args.tls_dir {
+        None => tokio::spawn(terrace_identity::serve_plain(clients, routes, shutdown.clone(), grace)),
+        Some(dir) => {
+            let certificate = Arc::new(ArcSwap::from(tls::read(dir)?));
+            background.spawn(tls::follow(dir.clone(), Arc::clone(&certificate), stop.clone()));
+            let newest = move || certificate.load_full();
+            tokio::spawn(terrace_identity::serve_tls(clients, newest, routes, shutdown.clone(), grace))
+        }
+    };
     tracing::info!(
         listen = %addresses.listen, admin = %addresses.admin, policy = %args.policy, namespace = %args.namespace,
         "the router is listening"
@@ -103,7 +115,7 @@ pub async fn start(args: Args, shutdown: CancellationToken, sampling: Option<Sam
         ports::write(file, &addresses)
             .with_context(|| format!("cannot write the port file {} (--port-file)", file.display()))?;
     }
-    Ok(Running { addresses, metrics, clients, admin, background, end })
+    Ok(Running { addresses, metrics, clients, admin, background, stop, end })
 }
 
 async fn app(args: &Args, identities: &Identities, clock: Clock, metrics: &Arc<RouterMetrics>) -> anyhow::Result<App> {
@@ -119,12 +131,7 @@ async fn app(args: &Args, identities: &Identities, clock: Clock, metrics: &Arc<R
     Ok(App {
         clock,
         fleet: Arc::new(Fleet::new(&args.node_name, Arc::clone(&credentials))),
-        connector: Arc::new(Connector::new(
-            identities.clone(),
-            Arc::clone(&credentials),
-            args.allow_loopback,
-            denied,
-        )),
+        connector: Arc::new(Connector::new(identities.clone(), Arc::clone(&credentials), args.allow_loopback, denied)),
         credentials,
         keys: Arc::new(ArcSwap::from_pointee(Keys::read(&args.api_keys_dir).unwrap_or_default())),
         rates: server::rate::Rates::default(),
@@ -160,8 +167,8 @@ fn follow_snapshots(
     shutdown: &CancellationToken,
 ) {
     let wanted = Wanted { namespace: args.namespace.clone(), name: args.policy.clone() };
-    let receiver =
-        Arc::new(Receiver::new(Arc::clone(&app.fleet), wanted, &args.identity_dir, Arc::clone(&app.metrics)));
+    let (fleet, metrics) = (Arc::clone(&app.fleet), Arc::clone(&app.metrics));
+    let receiver = Arc::new(Receiver::new(fleet, wanted, &args.identity_dir, metrics, app.clock));
     if let Some(file) = args.snapshot.clone() {
         background.spawn(source::follow_file(receiver, file, shutdown.clone()));
     } else if let Some(operator) = args.operator.clone() {
@@ -173,11 +180,7 @@ fn follow_snapshots(
             state_dir: args.state_dir.clone(),
         };
         background.spawn(stream.run(shutdown.clone()));
-        let poster = Poster {
-            app: Arc::clone(app),
-            router_uid: args.pod_uid.clone(),
-            router: args.pod_name.clone(),
-        };
+        let poster = Poster { app: Arc::clone(app), router_uid: args.pod_uid.clone(), router: args.pod_name.clone() };
         background.spawn(poster.run(operator, identities.clone(), shutdown.clone()));
     }
 }
@@ -201,12 +204,7 @@ fn health(app: &Arc<App>, identities: &Identities, shutdown: &CancellationToken)
     health
 }
 
-async fn housekeeping(
-    app: Arc<App>,
-    identities: Identities,
-    sampling: Option<Sampling>,
-    shutdown: CancellationToken,
-) {
+async fn housekeeping(app: Arc<App>, identities: Identities, sampling: Option<Sampling>, shutdown: CancellationToken) {
     let mut tick = tokio::time::interval(HOUSEKEEPING);
     loop {
         tokio::select! {
@@ -216,7 +214,7 @@ async fn housekeeping(
         let left = identities.not_after().duration_since(SystemTime::now()).unwrap_or_default();
         app.metrics.certificate_expiry.set(left.as_secs_f64());
         let Some(used) = app.fleet.in_use() else { continue };
-        let age = app.clock.now_us().saturating_sub(used.snapshot.issued_at_us);
+        let age = app.fleet.policy_age_us(&used.snapshot, app.clock.now_us());
         app.metrics.snapshot_age.set(age as f64 / 1e6);
         if let Some(sampling) = &sampling {
             sampling.set_percent(used.snapshot.policy.trace_sample_percent);

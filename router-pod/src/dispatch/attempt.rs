@@ -113,7 +113,7 @@ pub async fn begin(app: &App, mut place: Place, order: Order<'_>) -> Result<Begu
         }
         Err(failure) => {
             tell(&mut place, &failure, now);
-            order.span.record("error.type", failure.kind());
+            order.span.record("error.type", failure.kind()).record("otel.status_code", "ERROR");
             Err(failure)
         }
     }
@@ -245,11 +245,11 @@ async fn first_event(
 async fn refusal(answer: Response<Incoming>) -> Failure {
     let status = answer.status();
     let retry_after_us = retry_after(answer.headers());
-    let code = match http_body_util::BodyExt::collect(http_body_util::Limited::new(answer.into_body(), ERROR_BYTES)).await
-    {
-        Ok(body) => code_of(&body.to_bytes()),
-        Err(_) => None,
-    };
+    let code =
+        match http_body_util::BodyExt::collect(http_body_util::Limited::new(answer.into_body(), ERROR_BYTES)).await {
+            Ok(body) => code_of(&body.to_bytes()),
+            Err(_) => None,
+        };
     match status.as_u16() {
         429 => Failure::Full { retry_after_us },
         503 if retry_after_us.is_some() || code == Some(Code::Draining) => Failure::Full { retry_after_us },

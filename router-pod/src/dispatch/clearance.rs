@@ -42,7 +42,7 @@ impl App {
         let terms = Terms {
             policy: &snapshot.policy,
             tier,
-            policy_age_us: self.clock.now_us().saturating_sub(snapshot.issued_at_us),
+            policy_age_us: self.fleet.policy_age_us(snapshot, self.clock.now_us()),
         };
         clear(built, &job.classified, &terms).map_err(|denied| {
             tracing::debug!(tier = %tier.name, %denied, "not cleared");
@@ -61,7 +61,7 @@ impl App {
         let terms = Terms {
             policy: &in_use.snapshot.policy,
             tier: tier.ok_or(Failure::NotCleared(Reason::StalePolicy))?,
-            policy_age_us: now.saturating_sub(in_use.snapshot.issued_at_us),
+            policy_age_us: self.fleet.policy_age_us(&in_use.snapshot, now),
         };
         let bytes = cleared.recheck(&terms).map_err(|denied| Failure::NotCleared(denied.reason()))?.clone();
         if let Some(ledger) = &self.egress.0 {

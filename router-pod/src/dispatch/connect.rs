@@ -65,14 +65,7 @@ impl Connector {
         allow_loopback: bool,
         denied: Vec<IpAddr>,
     ) -> Self {
-        Self {
-            pool: Arc::default(),
-            identities,
-            credentials,
-            allow_loopback,
-            denied,
-            authorities: Mutex::default(),
-        }
+        Self { pool: Arc::default(), identities, credentials, allow_loopback, denied, authorities: Mutex::default() }
     }
 
     /// A connection to where an attempt goes.
@@ -108,8 +101,7 @@ impl Connector {
         if let Some(connection) = self.pooled(&key) {
             return Ok(connection);
         }
-        let config =
-            self.identities.client_config(identity).map_err(|e| ConnectError::Configuration(e.to_string()))?;
+        let config = self.identities.client_config(identity).map_err(|e| ConnectError::Configuration(e.to_string()))?;
         let tls = Tls { config, server_name: ServerName::from(address.ip()) };
         let opened = tokio::time::timeout(CONNECT_TIMEOUT, connection::open(address, Some(&tls)));
         let (sender, timing) = opened.await.map_err(|_| ConnectError::Timeout)??;
@@ -118,8 +110,7 @@ impl Connector {
 
     async fn endpoint(&self, tier: &Tier, target: &Target) -> Result<Connection, ConnectError> {
         let (authority, config) = if target.tls { self.authority(tier)? } else { (String::new(), None) };
-        let key =
-            Key { tier_uid: tier.uid.clone(), generation: tier.generation, place: target.place(), authority };
+        let key = Key { tier_uid: tier.uid.clone(), generation: tier.generation, place: target.place(), authority };
         if let Some(connection) = self.pooled(&key) {
             return Ok(connection);
         }
@@ -179,10 +170,9 @@ impl Connector {
         };
         let pem = match file {
             None => Vec::new(),
-            Some(file) => self
-                .credentials
-                .bytes(&tier.uid, file)
-                .map_err(|e| ConnectError::Configuration(e.to_string()))?,
+            Some(file) => {
+                self.credentials.bytes(&tier.uid, file).map_err(|e| ConnectError::Configuration(e.to_string()))?
+            }
         };
         let name = terrace_contract::canonical::hex(&Sha256::digest(&pem));
         let mut known = self.authorities.lock().unwrap_or_else(PoisonError::into_inner);

@@ -14,6 +14,7 @@ use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::clock::micros;
 
@@ -160,7 +161,17 @@ pub async fn open(address: SocketAddr, tls: Option<&Tls>) -> Result<(Sender, Tim
     Ok((speak(stream, http2).await?, timing))
 }
 
+/// In a task of its own, apart from any request's span: a connection outlives the request that opened it, and what the
+/// HTTP library notes of it must not keep that request's trace open.
 async fn speak<S>(stream: S, http2: bool) -> Result<Sender, ConnectError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let speaking = AbortOnDropHandle::new(tokio::spawn(handshake(stream, http2)));
+    speaking.await.unwrap_or(Err(ConnectError::Timeout))
+}
+
+async fn handshake<S>(stream: S, http2: bool) -> Result<Sender, ConnectError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

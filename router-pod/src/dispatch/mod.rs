@@ -168,7 +168,7 @@ impl Trail {
         let reasons = plan.ruled_out.iter().filter(|r| r.device.is_none()).map(|r| r.reason);
         let failed = self.failures.iter().map(Failure::reason);
         let refusal = self.end(job, plan).because(reasons).because(failed);
-        Refusal { tried: self.last, ..refusal }
+        Refusal { tried: self.last.map(Box::new), ..refusal }
     }
 
     fn end(&self, job: &Job, plan: &Plan) -> Refusal {
@@ -187,7 +187,10 @@ impl Trail {
         }
         if let Some(Failure::Caller { status, code }) = self.failures.last() {
             let tier = self.last.as_ref().map_or("", |t| t.tier.as_str());
-            return Refusal::new(*code, format!("tier {tier} refused the request with status {status}: check its fields"));
+            return Refusal::new(
+                *code,
+                format!("tier {tier} refused the request with status {status}: check its fields"),
+            );
         }
         if self.failures.iter().all(Failure::never_reached) {
             let full = self.failures.iter().all(|f| matches!(f, Failure::Full { .. }));
@@ -252,6 +255,7 @@ fn span(job: &Job, place: &Place, number: usize) -> Span {
         terrace.ttfb_us = field::Empty,
         http.response.status_code = field::Empty,
         error.type = field::Empty,
+        otel.status_code = field::Empty,
     );
     let (address, port) = place.server();
     span.record("server.address", address).record("server.port", port);

@@ -177,7 +177,9 @@ mod tests {
     #[test]
     fn what_is_no_answer_is_none() {
         let tokens = Tokens::default();
-        for upstream in [json!({}), json!({"choices": []}), json!({"choices": [{}]}), json!({"choices": [{"message": 7}]})] {
+        for upstream in
+            [json!({}), json!({"choices": []}), json!({"choices": [{}]}), json!({"choices": [{"message": 7}]})]
+        {
             assert_eq!(names().whole(&upstream, tokens), None, "{upstream}");
         }
     }

@@ -31,7 +31,8 @@ impl Target {
             _ => return Err(NotATarget),
         };
         let authority = uri.authority().ok_or(NotATarget)?;
-        if authority.as_str().contains('@') || uri.query().is_some() || url.contains('#') || authority.host().is_empty() {
+        if authority.as_str().contains('@') || uri.query().is_some() || url.contains('#') || authority.host().is_empty()
+        {
             return Err(NotATarget);
         }
         Ok(Target {

@@ -122,7 +122,9 @@ pub fn check(
 }
 
 fn validate(snapshot: &Snapshot) -> Result<Rules, Refused> {
-    let invalid = |field: String, problem: &str| -> Result<Rules, Refused> { Err(Refused::Invalid { field, problem: problem.to_owned() }) };
+    let invalid = |field: String, problem: &str| -> Result<Rules, Refused> {
+        Err(Refused::Invalid { field, problem: problem.to_owned() })
+    };
     if !snapshot.policy.sensitivity.boundaries.is_sound() {
         return invalid("policy.sensitivity.boundaries".into(), "a higher class may travel further than a lower one");
     }

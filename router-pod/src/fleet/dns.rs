@@ -1,5 +1,5 @@
-//! Finds devices by the name of their headless Service while the snapshot has none: the mounted copy carries no
-//! devices, and the operator may be away.
+//! Finds devices by the name of their headless Service while the snapshot has none, or none of its own answers: the
+//! mounted copy carries no devices, and the operator may be away while pods move.
 //!
 //! An address is a provisional key until the agent there says its pod UID and node. Dialling a stale address is
 //! harmless: whoever answers must prove to be of the tier.
@@ -23,15 +23,18 @@ pub async fn run(fleet: Arc<Fleet>, shutdown: CancellationToken) {
             () = shutdown.cancelled() => return,
             _ = tick.tick() => {}
         }
-        let Some(in_use) = fleet.in_use().filter(|used| used.snapshot.devices.is_empty()) else { continue };
+        let Some(in_use) = fleet.in_use() else { continue };
         for tier in &in_use.tiers {
             let Backend::Fleet(backend) = &tier.backend else { continue };
-            if backend.service.is_empty() {
+            // With what was found in use, it is looked up on: pods come and go.
+            let named = in_use.snapshot.devices.iter().any(|d| d.tier == tier.uid);
+            if backend.service.is_empty() || (named && !fleet.is_lost(&tier.uid)) {
                 continue;
             }
             // A name that does not resolve now keeps the devices that it gave before.
             if let Ok(addresses) = tokio::net::lookup_host((backend.service.as_str(), backend.port)).await {
-                let mut devices: Vec<Device> = addresses.map(|a| provisional(tier, backend, a.ip().to_string())).collect();
+                let mut devices: Vec<Device> =
+                    addresses.map(|a| provisional(tier, backend, a.ip().to_string())).collect();
                 devices.sort_by(|a, b| a.address.cmp(&b.address));
                 devices.dedup_by(|a, b| a.address == b.address);
                 fleet.found(&tier.uid, devices);

@@ -14,6 +14,7 @@ pub mod poll;
 pub mod source;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -44,19 +45,21 @@ pub struct InUse {
 struct Table {
     devices: HashMap<String, Vec<Arc<Device>>>,
     endpoints: HashMap<String, Arc<Endpoint>>,
-    turns: HashMap<String, Arc<std::sync::atomic::AtomicU64>>,
+    turns: HashMap<String, Arc<AtomicU64>>,
 }
 
 /// The fleet as this router knows it.
 pub struct Fleet {
     in_use: ArcSwapOption<InUse>,
     table: ArcSwap<Table>,
-    /// Devices found by name while a snapshot has none, by tier UID.
+    /// Devices found by name while no device of a snapshot answers, by tier UID.
     found: Mutex<HashMap<String, Vec<tier::Device>>>,
     /// Pod UID and node of what answers at a found address.
     identified: Mutex<HashMap<String, (String, String)>>,
     overflow: overflow::Window,
     refused: ArcSwapOption<String>,
+    /// When the operator last showed that the snapshot in use is still its newest; 0: never.
+    confirmed_us: AtomicU64,
     node: String,
     picking: Mutex<()>,
     credentials: Arc<Credentials>,
@@ -72,6 +75,7 @@ impl Fleet {
             identified: Mutex::default(),
             overflow: overflow::Window::default(),
             refused: ArcSwapOption::empty(),
+            confirmed_us: AtomicU64::new(0),
             node: node.to_owned(),
             picking: Mutex::default(),
             credentials,
@@ -87,8 +91,21 @@ impl Fleet {
     pub fn take(&self, snapshot: Snapshot, rules: Rules) {
         let tiers = snapshot.tiers.iter().cloned().map(Arc::new).collect();
         self.refused.store(None);
+        self.confirmed_us.store(0, Ordering::Release);
+        let named = |uid: &String| snapshot.devices.iter().any(|d| d.tier == *uid);
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).retain(|uid, _| !named(uid));
         self.in_use.store(Some(Arc::new(InUse { snapshot: Arc::new(snapshot), tiers, rules })));
         self.sync();
+    }
+
+    /// The operator is there, and the snapshot in use is its newest: policy does not age while the stream lives.
+    pub fn confirm(&self, now_us: u64) {
+        self.confirmed_us.store(now_us, Ordering::Release);
+    }
+
+    /// How old the policy is: since it was made, or since the operator last stood by it.
+    pub fn policy_age_us(&self, snapshot: &Snapshot, now_us: u64) -> u64 {
+        now_us.saturating_sub(snapshot.issued_at_us.max(self.confirmed_us.load(Ordering::Acquire)))
     }
 
     /// A snapshot was refused; the one in use stays.
@@ -149,13 +166,12 @@ impl Fleet {
                 }
                 Backend::Fleet(_) => {
                     let known = old.devices.get(&tier.uid).map(Vec::as_slice).unwrap_or_default();
-                    let named: Vec<&tier::Device> = in_use.snapshot.devices.iter().filter(|d| d.tier == tier.uid).collect();
-                    let named = if in_use.snapshot.devices.is_empty() {
-                        found.get(&tier.uid).into_iter().flatten().collect()
-                    } else {
-                        named
-                    };
-                    let devices = named.into_iter().map(|facts| keep_or_add(known, facts)).collect();
+                    let named = || in_use.snapshot.devices.iter().filter(|d| d.tier == tier.uid);
+                    let found =
+                        found.get(&tier.uid).into_iter().flatten().filter(|device| {
+                            named().all(|d| d.pod_uid != device.pod_uid && d.address != device.address)
+                        });
+                    let devices = named().chain(found).map(|facts| keep_or_add(known, facts)).collect();
                     new.devices.insert(tier.uid.clone(), devices);
                 }
             }
@@ -163,9 +179,10 @@ impl Fleet {
         self.table.store(Arc::new(new));
     }
 
-    /// The devices of a tier.
-    pub fn devices(&self, tier_uid: &str) -> Vec<Arc<Device>> {
-        self.table.load().devices.get(tier_uid).cloned().unwrap_or_default()
+    /// Whether a tier has no device that can be reached, as far as is known.
+    pub fn is_lost(&self, tier_uid: &str) -> bool {
+        let table = self.table.load();
+        table.devices.get(tier_uid).is_none_or(|devices| devices.iter().all(|d| !d.reachability().is_empty()))
     }
 
     /// The generation of a tier in use.
@@ -186,14 +203,15 @@ impl Fleet {
         let (snapshot, routers) = (&in_use.snapshot, in_use.snapshot.routers);
         let tiers = in_use.tiers.iter().map(|tier| TierView {
             tier: Arc::clone(tier),
-            turn: table.turns.get(&tier.uid).map_or(0, |n| n.load(std::sync::atomic::Ordering::Relaxed)),
+            turn: table.turns.get(&tier.uid).map_or(0, |n| n.load(Ordering::Relaxed)),
             serving: match &tier.backend {
                 Backend::Fleet(_) => {
                     let devices = table.devices.get(&tier.uid).map(Vec::as_slice).unwrap_or_default();
                     Serving::Devices(devices.iter().map(|device| device.view(now_us)).collect())
                 }
                 Backend::Endpoint(facts) => {
-                    let credential = facts.credential.as_ref().is_none_or(|key| self.credentials.is_there(&tier.uid, key));
+                    let credential =
+                        facts.credential.as_ref().is_none_or(|key| self.credentials.is_there(&tier.uid, key));
                     let state = table.endpoints.get(&tier.uid).cloned().unwrap_or_default();
                     Serving::Endpoint(state.view(&facts.limits, routers, credential, now_us))
                 }
@@ -203,7 +221,7 @@ impl Fleet {
         FleetView {
             tiers: tiers.collect(),
             now_us,
-            snapshot_age_us: now_us.saturating_sub(snapshot.issued_at_us),
+            snapshot_age_us: self.policy_age_us(snapshot, now_us),
             domain: self.domain(snapshot),
             overflow: self.overflow.now(now_us),
             spend_left_micros: limit.map(|n| (n / u64::from(routers.max(1))).saturating_sub(spent_today)),
@@ -235,14 +253,7 @@ impl Fleet {
     }
 
     /// Counts a request that is about to be sent to a tier's device, or to its endpoint; none: it cannot take it.
-    pub fn admit(
-        &self,
-        in_use: &InUse,
-        tier: usize,
-        pod_uid: Option<&str>,
-        tokens: u64,
-        now_us: u64,
-    ) -> Option<Place> {
+    pub fn admit(&self, in_use: &InUse, tier: usize, pod_uid: Option<&str>, tokens: u64, now_us: u64) -> Option<Place> {
         let tier = in_use.tiers.get(tier)?;
         let table = self.table.load();
         let place = match (&tier.backend, pod_uid) {
@@ -258,7 +269,7 @@ impl Fleet {
             _ => None,
         }?;
         if let Some(turn) = table.turns.get(&tier.uid) {
-            turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            turn.fetch_add(1, Ordering::Relaxed);
         }
         Some(place)
     }

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Fleet;
 use super::accept::{self, Refused, Wanted};
+use crate::clock::Clock;
 use crate::metrics::RouterMetrics;
 
 /// How often a followed file is looked at: a change reaches the router well within a second.
@@ -32,12 +33,24 @@ pub struct Receiver {
     wanted: Wanted,
     public_key: PathBuf,
     metrics: Arc<RouterMetrics>,
+    clock: Clock,
 }
 
 impl Receiver {
     /// For one policy; `identity_dir` holds the operator's public key.
-    pub fn new(fleet: Arc<Fleet>, wanted: Wanted, identity_dir: &Path, metrics: Arc<RouterMetrics>) -> Self {
-        Self { fleet, wanted, public_key: identity_dir.join("snapshot.pub"), metrics }
+    pub fn new(
+        fleet: Arc<Fleet>,
+        wanted: Wanted,
+        identity_dir: &Path,
+        metrics: Arc<RouterMetrics>,
+        clock: Clock,
+    ) -> Self {
+        Self { fleet, wanted, public_key: identity_dir.join("snapshot.pub"), metrics, clock }
+    }
+
+    /// Whoever gave the newest snapshot stands by it now: policy does not age.
+    fn confirm(&self) {
+        self.fleet.confirm(self.clock.now_us());
     }
 
     /// Takes a document into use, or keeps the one there is and says why. Returns whether it was taken.
@@ -87,10 +100,11 @@ impl Receiver {
     }
 }
 
-/// Follows a file. One that is missing or half written is waited for.
+/// Follows a file, which is its own authority: while it is there, what it says is the newest policy. One that is missing
+/// or half written is waited for.
 pub async fn follow_file(receiver: Arc<Receiver>, file: PathBuf, shutdown: CancellationToken) {
     let mut seen: Vec<u8> = Vec::new();
-    let mut missing = false;
+    let (mut missing, mut newest) = (false, false);
     let mut tick = tokio::time::interval(FILE_POLL);
     loop {
         tokio::select! {
@@ -98,11 +112,15 @@ pub async fn follow_file(receiver: Arc<Receiver>, file: PathBuf, shutdown: Cance
             _ = tick.tick() => {}
         }
         match std::fs::read(&file) {
-            Ok(bytes) if bytes == seen => {}
             Ok(bytes) => {
                 missing = false;
-                receiver.offer(&bytes, "file");
-                seen = bytes;
+                if bytes != seen {
+                    newest = receiver.offer(&bytes, "file");
+                    seen = bytes;
+                }
+                if newest {
+                    receiver.confirm();
+                }
             }
             Err(error) => {
                 if !std::mem::replace(&mut missing, true) {
@@ -165,15 +183,20 @@ impl Stream {
         anyhow::ensure!(answer.status().is_success(), "the operator answered {}", answer.status());
         let mut body = answer.into_body();
         let mut decoder = Decoder::new();
+        // Whether the newest that the operator sent is in use: only then does its heartbeat stand by it.
+        let mut newest = false;
         while let Some(frame) = tokio::time::timeout(SILENCE, body.frame()).await? {
             let Ok(chunk) = frame?.into_data() else { continue };
             for event in decoder.push(&chunk)? {
-                let taken = self.receiver.offer(event.data.as_bytes(), "operator");
-                if let (true, Some(kept)) = (taken, kept)
+                newest = self.receiver.offer(event.data.as_bytes(), "operator");
+                if let (true, Some(kept)) = (newest, kept)
                     && let Err(error) = keep(kept, event.data.as_bytes())
                 {
                     tracing::warn!(path = %kept.display(), %error, "the snapshot cannot be kept; a restart while cut off starts from the mounted copy");
                 }
+            }
+            if newest {
+                self.receiver.confirm();
             }
         }
         Ok(())

@@ -2,9 +2,9 @@
 
 use http::HeaderMap;
 use serde_json::Value;
+use terrace_contract::headers;
 use terrace_contract::names::OTHER_FEATURE;
 use terrace_contract::policy::Budget;
-use terrace_contract::headers;
 
 /// A feature and its budget.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -19,9 +19,8 @@ pub struct Context<'a> {
 pub fn context<'a>(headers: &HeaderMap, request: &Value, budgets: &'a [Budget]) -> Context<'a> {
     let header = headers.get(headers::FEATURE).and_then(|v| v.to_str().ok());
     let said = header.or_else(|| request.pointer("/metadata/feature").and_then(Value::as_str));
-    let named = said.and_then(|said| {
-        budgets.iter().find_map(|b| b.features.iter().find(|f| *f == said).map(|f| (f.as_str(), b)))
-    });
+    let named = said
+        .and_then(|said| budgets.iter().find_map(|b| b.features.iter().find(|f| *f == said).map(|f| (f.as_str(), b))));
     match named {
         Some((feature, budget)) => Context { feature, budget: Some(budget) },
         None => Context { feature: OTHER_FEATURE, budget: budgets.iter().find(|b| b.features.is_empty()) },

@@ -80,7 +80,10 @@ mod tests {
             (json!({"tools": [{"type": "function"}, {"type": "mcp"}]}), "/tools/1/type"),
             (json!({"tools": [{"type": "web_search"}]}), "/tools/0/type"),
             (part(json!({"type": "file", "file": {"file_id": "f"}})), "/messages/0/content/0/file"),
-            (part(json!({"type": "image_url", "image_url": {"url": "https://x/y.png"}})), "/messages/0/content/0/image_url"),
+            (
+                part(json!({"type": "image_url", "image_url": {"url": "https://x/y.png"}})),
+                "/messages/0/content/0/image_url",
+            ),
             (part(json!({"type": "image_url", "image_url": "HTTPS://x/y.png"})), "/messages/0/content/0/image_url"),
         ];
         for (request, want) in cases {

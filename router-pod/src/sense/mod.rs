@@ -65,8 +65,7 @@ pub fn sense(
     let asked = tokens::output_limit(request).map(|n| narrow(n).min(most));
     let prompt = last_user(request);
     let tools = request.get("tools").and_then(Value::as_array).map_or(0, Vec::len);
-    let verdict =
-        complexity::judge(&snapshot.policy.complexity, &Prompt { last_user: &prompt, prompt_tokens, tools });
+    let verdict = complexity::judge(&snapshot.policy.complexity, &Prompt { last_user: &prompt, prompt_tokens, tools });
     let signals = Signals {
         prompt_tokens,
         expected_output_tokens: app.expected_output(context.feature, asked.unwrap_or(most)),

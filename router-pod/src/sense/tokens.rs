@@ -23,9 +23,10 @@ pub fn of_text(text: &str) -> u64 {
 /// Tokens of a request's prompt: messages or prompt, tools and schema.
 pub fn of_request(request: &Value) -> u64 {
     let member = |name: &str| request.get(name).map_or(0, of_tree);
-    let messages = request.get("messages").and_then(Value::as_array).map_or(0, |messages| {
-        messages.iter().map(|message| PER_MESSAGE + of_message(message)).sum()
-    });
+    let messages = request
+        .get("messages")
+        .and_then(Value::as_array)
+        .map_or(0, |messages| messages.iter().map(|message| PER_MESSAGE + of_message(message)).sum());
     PER_PROMPT + messages + member("prompt") + member("tools") + member("functions") + member("response_format")
 }
 

@@ -2,10 +2,10 @@
 
 use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
+use terrace_contract::headers;
 use terrace_contract::policy::{Access, KeyRule};
 use terrace_contract::reason::Reason;
 use terrace_contract::snapshot::Snapshot;
-use terrace_contract::headers;
 use terrace_wire::error::Code;
 
 use super::rate::{Permit, part};
@@ -59,7 +59,8 @@ fn bearer(value: &HeaderValue) -> Option<&str> {
 pub fn place(app: &App, snapshot: &Snapshot) -> Result<Permit, Refusal> {
     let limit = part(snapshot.policy.limits.concurrency, snapshot.routers);
     app.concurrency.enter(limit).ok_or_else(|| {
-        let message = format!("{limit} requests are in flight at this router, its part of limits.concurrency: try again");
+        let message =
+            format!("{limit} requests are in flight at this router, its part of limits.concurrency: try again");
         Refusal::new(Code::Overloaded, message).after(1_000_000).because([Reason::Saturated])
     })
 }
@@ -73,9 +74,9 @@ pub fn body(snapshot: &Snapshot, given: &HeaderMap) -> Result<(), Refusal> {
         let message = "a body with a content-encoding is not read: send it plain";
         return Err(Refusal::new(Code::UnsupportedMediaType, message));
     }
-    let json = given.get(CONTENT_TYPE).is_none_or(|kind| {
-        kind.to_str().is_ok_and(|k| k.trim().to_ascii_lowercase().starts_with("application/json"))
-    });
+    let json = given
+        .get(CONTENT_TYPE)
+        .is_none_or(|kind| kind.to_str().is_ok_and(|k| k.trim().to_ascii_lowercase().starts_with("application/json")));
     if !json {
         return Err(Refusal::new(Code::UnsupportedMediaType, "send the body as application/json"));
     }

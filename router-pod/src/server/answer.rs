@@ -81,7 +81,7 @@ impl Back {
             self.set("retry-after", &us.div_ceil(1_000_000).max(1).to_string());
         }
         let status = StatusCode::from_u16(refusal.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        self.json(status, refusal.body.to_bytes())
+        self.json(status, refusal.body().to_bytes())
     }
 
     fn response(self, status: StatusCode, kind: &'static str, body: Body) -> Response<Body> {

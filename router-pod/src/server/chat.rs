@@ -1,7 +1,7 @@
 //! One completion, from its headers to its answer: admit, read, sense, decide, dispatch, answer.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use http::{HeaderMap, Request, Response, StatusCode};
@@ -31,6 +31,9 @@ use crate::job::Job;
 use crate::record::Record;
 use crate::refusal::{Refusal, Tried};
 use crate::sense::{self, Sensed, tokens};
+
+/// How long a body may take to arrive: a slow one must not keep its place for ever.
+const BODY_TIME: Duration = Duration::from_secs(30);
 
 /// Serves one completion.
 pub async fn serve(app: Arc<App>, call: Call, request: Request<Body>) -> Response<Body> {
@@ -75,7 +78,8 @@ pub fn request_id() -> String {
 /// 503 `no_policy`.
 pub fn in_use(app: &App) -> Result<Arc<InUse>, Refusal> {
     app.fleet.in_use().ok_or_else(|| {
-        Refusal::new(Code::NoPolicy, "this router has no policy yet: it waits for the operator's snapshot").after(1_000_000)
+        Refusal::new(Code::NoPolicy, "this router has no policy yet: it waits for the operator's snapshot")
+            .after(1_000_000)
     })
 }
 
@@ -92,6 +96,7 @@ fn server_span(app: &App, call: Call, id: &str) -> Span {
         gen_ai.usage.output_tokens = field::Empty,
         http.response.status_code = field::Empty,
         error.type = field::Empty,
+        otel.status_code = field::Empty,
         terrace.request_id = id,
         terrace.policy = policy,
         terrace.feature = field::Empty,
@@ -138,16 +143,19 @@ async fn admit(
 /// Reads and parses the body, once.
 async fn read(used: &InUse, body: Body, call: Call) -> Result<Value, Refusal> {
     let limit = used.snapshot.policy.limits.request_bytes;
-    let bytes = match Limited::new(body, usize::try_from(limit).unwrap_or(usize::MAX)).collect().await {
+    let whole = Limited::new(body, usize::try_from(limit).unwrap_or(usize::MAX)).collect();
+    let Ok(read) = tokio::time::timeout(BODY_TIME, whole).await else {
+        return Err(Refusal::new(Code::InvalidRequest, "the body took longer than 30 s to arrive: send it again"));
+    };
+    let bytes = match read {
         Ok(read) => read.to_bytes(),
         Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
             return Err(admit::too_large(limit, None));
         }
         Err(_) => return Err(Refusal::new(Code::InvalidRequest, "the body ended before it was whole: send it again")),
     };
-    let tree = json::parse(&bytes).map_err(|malformed| {
-        Refusal::new(Code::InvalidRequest, format!("the body cannot be read: {malformed}"))
-    })?;
+    let tree = json::parse(&bytes)
+        .map_err(|malformed| Refusal::new(Code::InvalidRequest, format!("the body cannot be read: {malformed}")))?;
     let checked = match call {
         Call::Chat => chat::check_shape(&tree),
         Call::Completion => chat::check_completion_shape(&tree),
@@ -190,7 +198,8 @@ fn sense(
     let sensed = sense::sense(app, used, given, tree, caller, record.started())?;
     let signals = &sensed.signals;
     span.record("terrace.class", signals.class.as_str()).record("terrace.feature", signals.feature.as_str());
-    span.record("terrace.reasons", reason::join(&signals.class_reasons)).record("terrace.tokens", signals.prompt_tokens);
+    span.record("terrace.reasons", reason::join(&signals.class_reasons))
+        .record("terrace.tokens", signals.prompt_tokens);
     record.sensed(&signals.feature, signals.class, sensed.classified.forced(), sensed.budget.as_ref());
     app.metrics.deciding.observe(begun.elapsed().as_secs_f64());
     Ok(sensed)
@@ -211,9 +220,7 @@ async fn carry(app: &App, job: &Job, record: &mut Record) -> Result<Carried, Ref
         let (policy, draw) = (&job.in_use.snapshot.policy, app.draw());
         let tokens = u64::from(job.signals.prompt_tokens);
         let spent = app.ledger.spent_today(now);
-        app.fleet.plan(&job.in_use, spent, tokens, now, |view| {
-            terrace_decide::decide(&job.signals, view, policy, draw)
-        })
+        app.fleet.plan(&job.in_use, spent, tokens, now, |view| terrace_decide::decide(&job.signals, view, policy, draw))
     });
     explain(&span, job, &plan);
     drop(span);
@@ -253,7 +260,7 @@ fn explain(span: &Span, job: &Job, plan: &plan::Plan) {
 }
 
 fn refused(refusal: Refusal, back: Back, mut record: Record) -> Response<Body> {
-    record.refused(refusal.outcome(), &refusal.reasons, refusal.code.as_str());
+    record.refused(&refusal);
     back.refusal(&refusal)
 }
 

@@ -43,7 +43,9 @@ impl Keys {
         let mut keys = Vec::new();
         for entry in std::fs::read_dir(dir).map_err(|e| failed(dir, e))? {
             let path = entry.map_err(|e| failed(dir, e))?.path();
-            let Some(name) = path.file_name().and_then(|n| n.to_str()).filter(|n| !n.starts_with('.')) else { continue };
+            let Some(name) = path.file_name().and_then(|n| n.to_str()).filter(|n| !n.starts_with('.')) else {
+                continue;
+            };
             if !path.is_file() {
                 continue;
             }

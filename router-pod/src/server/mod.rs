@@ -7,6 +7,7 @@ pub mod keys;
 pub mod models;
 pub mod rate;
 pub mod stream;
+pub mod tls;
 
 use std::sync::Arc;
 
