@@ -32,3 +32,8 @@ impl Clock {
 pub fn micros(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
+
+/// A figure as spans take it: OpenTelemetry has no unsigned integers and would write one as text.
+pub fn figure(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}

@@ -16,7 +16,7 @@ use terrace_telemetry::traces;
 use tracing::Span;
 
 use crate::app::App;
-use crate::clock::micros;
+use crate::clock::{figure, micros};
 use crate::dispatch::rebuild::Tokens;
 use crate::ledger::{Ended, Used};
 use crate::metrics::{RequestLabels, TierLabel, TokenLabels};
@@ -163,9 +163,9 @@ impl Drop for Record {
                 metrics.per_output_token.get_or_create(&label).observe(each);
             }
         }
-        self.span.record("gen_ai.usage.input_tokens", used.input);
-        self.span.record("gen_ai.usage.output_tokens", used.output);
-        self.span.record("terrace.cost_micros", used.cost_micros);
+        self.span.record("gen_ai.usage.input_tokens", figure(used.input));
+        self.span.record("gen_ai.usage.output_tokens", figure(used.output));
+        self.span.record("terrace.cost_micros", figure(used.cost_micros));
     }
 }
 

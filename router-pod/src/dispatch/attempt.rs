@@ -28,7 +28,7 @@ use super::limits;
 use super::reader::{self, Reader, Step};
 use super::rebuild::{self, Names, Tokens};
 use crate::app::App;
-use crate::clock::micros;
+use crate::clock::{figure, micros};
 use crate::fleet::place::{Place, Site};
 
 /// Longest error body that is looked at, for its code alone.
@@ -141,7 +141,7 @@ async fn exchange(app: &App, place: &Place, order: &Order<'_>) -> Result<(Connec
         place.connected(connect_us);
     }
     for (name, us) in [("terrace.dns_us", dns_us), ("terrace.connect_us", connect_us), ("terrace.tls_us", tls_us)] {
-        order.span.record(name, us);
+        order.span.record(name, figure(us));
     }
     traces::event(&order.span, event::CONNECTED);
 
@@ -149,8 +149,8 @@ async fn exchange(app: &App, place: &Place, order: &Order<'_>) -> Result<(Connec
     let written = Instant::now();
     let sender = connection.sender().ok_or(Failure::Broken("the connection is gone"))?;
     let answer = sender.send(request).await.map_err(|_| Failure::Broken("the connection broke"))?;
-    order.span.record("terrace.ttfb_us", micros(written.elapsed()));
-    order.span.record("http.response.status_code", answer.status().as_u16());
+    order.span.record("terrace.ttfb_us", figure(micros(written.elapsed())));
+    order.span.record("http.response.status_code", i64::from(answer.status().as_u16()));
     if let Some(load) = text(answer.headers(), headers::LOAD).and_then(Load::from_header) {
         place.reported(load, app.clock.now_us());
     }

@@ -28,6 +28,7 @@ use self::attempt::{Begun, Order};
 use self::failure::Failure;
 use self::rebuild::Names;
 use crate::app::App;
+use crate::clock::figure;
 use crate::fleet::place::Place;
 use crate::job::Job;
 use crate::metrics::AttemptLabels;
@@ -246,7 +247,7 @@ fn span(job: &Job, place: &Place, number: usize) -> Span {
         terrace.tier = %place.tier.name,
         terrace.device = place.name(),
         terrace.boundary = place.tier.boundary.as_str(),
-        terrace.attempt = number + 1,
+        terrace.attempt = figure(number as u64 + 1),
         server.address = field::Empty,
         server.port = field::Empty,
         terrace.dns_us = field::Empty,
@@ -258,6 +259,6 @@ fn span(job: &Job, place: &Place, number: usize) -> Span {
         otel.status_code = field::Empty,
     );
     let (address, port) = place.server();
-    span.record("server.address", address).record("server.port", port);
+    span.record("server.address", address).record("server.port", i64::from(port));
     span
 }

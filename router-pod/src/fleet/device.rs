@@ -167,6 +167,12 @@ impl Device {
         Some((SocketAddr::new(ip, facts.device.port), facts.device.server_name.parse().ok()?))
     }
 
+    /// Whether it was found by name and has not said yet who it is: its address stands for its pod UID.
+    pub fn is_provisional(&self) -> bool {
+        let facts = self.facts.load();
+        facts.device.pod_uid == facts.device.address
+    }
+
     /// Begins to ask for its status; none: someone asks already.
     pub fn ask(self: &Arc<Self>) -> Option<Asking> {
         let asked = std::mem::replace(&mut self.state().asking, true);

@@ -132,8 +132,7 @@ impl Fleet {
     /// A device that was found by name says who it is: from now on its pod UID is the key, as in a snapshot.
     pub fn identified(&self, device: &Device, status: &AgentStatus) {
         let facts = device.facts();
-        let provisional = facts.device.pod_uid == facts.device.address;
-        if !provisional || status.pod_uid.is_empty() {
+        if !device.is_provisional() || status.pod_uid.is_empty() {
             return;
         }
         let mut identified = self.identified.lock().unwrap_or_else(PoisonError::into_inner);

@@ -44,7 +44,8 @@ pub async fn run(fleet: Arc<Fleet>, connector: Arc<Connector>, clock: Clock, shu
         let now = clock.now_us();
         let due = fleet.all_devices().into_iter().filter(|device| {
             let quiet = now.saturating_sub(device.last_report_us()) >= QUIET_US;
-            quiet && (device.reachability().is_empty() || round.is_multiple_of(SILENT_EVERY))
+            (quiet || device.is_provisional())
+                && (device.reachability().is_empty() || round.is_multiple_of(SILENT_EVERY))
         });
         for device in due {
             if let Some(asking) = device.ask() {

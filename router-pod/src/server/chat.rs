@@ -55,7 +55,7 @@ pub async fn serve(app: Arc<App>, call: Call, request: Request<Body>) -> Respons
         }
     };
     let response = Box::pin(answered.instrument(entered)).await;
-    span.record("http.response.status_code", response.status().as_u16());
+    span.record("http.response.status_code", i64::from(response.status().as_u16()));
     response
 }
 
@@ -199,7 +199,7 @@ fn sense(
     let signals = &sensed.signals;
     span.record("terrace.class", signals.class.as_str()).record("terrace.feature", signals.feature.as_str());
     span.record("terrace.reasons", reason::join(&signals.class_reasons))
-        .record("terrace.tokens", signals.prompt_tokens);
+        .record("terrace.tokens", i64::from(signals.prompt_tokens));
     record.sensed(&signals.feature, signals.class, sensed.classified.forced(), sensed.budget.as_ref());
     app.metrics.deciding.observe(begun.elapsed().as_secs_f64());
     Ok(sensed)
