@@ -90,11 +90,6 @@ pub fn trace_id(span: &Span) -> Option<String> {
     context.is_valid().then(|| context.trace_id().to_string())
 }
 
-/// Gives `span` its name once it is known: a name recorded as a field counts only until the span has begun.
-pub fn rename(span: &Span, name: String) {
-    span.context().span().update_name(name);
-}
-
 /// Notes that something happened in `span` now: only in the trace, never in the logs.
 pub fn event(span: &Span, name: &'static str) {
     span.add_event(name, Vec::new());
