@@ -42,6 +42,9 @@ pub struct Ask {
     /// Output tokens at most.
     #[arg(long, default_value_t = 128)]
     pub max_tokens: u32,
+    /// 0 always takes the likeliest token; a small model needs it.
+    #[arg(long, default_value_t = 0.0)]
+    pub temperature: f32,
     /// Where traces can be read: a Jaeger query URL [default: the files of the running `terrace up`]
     #[arg(long, env = "TERRACE_JAEGER")]
     pub jaeger: Option<String>,
@@ -59,6 +62,7 @@ impl Ask {
             prefer: None,
             api_key: None,
             max_tokens: 128,
+            temperature: 0.0,
             jaeger: None,
         }
     }
@@ -110,7 +114,7 @@ pub async fn run(ask: Ask) -> Result<()> {
 
 fn request(ask: &Ask, base: &str) -> Result<Request<Full<Bytes>>> {
     let body = json!({
-        "model": ask.model, "stream": true, "stream_options": {"include_usage": true}, "max_tokens": ask.max_tokens,
+        "model": ask.model, "stream": true, "stream_options": {"include_usage": true}, "max_tokens": ask.max_tokens, "temperature": ask.temperature,
         "messages": [{"role": "user", "content": ask.prompt}],
     });
     let mut request = Request::post(format!("{base}/v1/chat/completions")).header("content-type", "application/json");
