@@ -1,0 +1,252 @@
+//! The program: bind, fetch, load, serve, drain.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use serde_json::json;
+use terrace_contract::status::{AgentFailure, DeviceStatus, ModelStatus};
+use terrace_identity::{Identities, IdentityStore, serve, serve_plain};
+use terrace_telemetry::{Gate, Health, Metrics, admin, ports, shutdown};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::args::{Args, Device};
+use crate::device::{Cpu, granted_cores};
+use crate::engine::{Engine, EngineConfig, EngineHandle, Event, GenerateRequest};
+use crate::failure::Failure;
+use crate::model::{LoadError, LoadOptions, LoadedModel};
+use crate::pull::{self, PullError, Source};
+use crate::server::{self, Agent, Meters};
+
+/// A loop that has not moved for so long is stuck: no step takes nearly as long.
+const STALLED: Duration = Duration::from_secs(30);
+/// Between two looks at the gauges.
+const GAUGES: Duration = Duration::from_secs(1);
+/// For answers that are computed and not yet sent.
+const FLUSH: Duration = Duration::from_secs(5);
+
+/// Runs until a signal. Every error is why it could not serve.
+///
+/// # Errors
+/// [`Failure`].
+pub async fn run(args: Args) -> Result<(), Failure> {
+    if args.end_with_parent {
+        shutdown::end_with_parent().map_err(Failure::configuration)?;
+    }
+    let signal = shutdown::on_signal().map_err(Failure::configuration)?;
+    let (health, metrics) = (Health::new(), Metrics::new());
+    let meters = Meters::new(&metrics);
+    let model_gate = health.gate("model", "not loaded yet");
+    let doors = Doors::open(&args, &health, &signal).await?;
+
+    let admin_end = CancellationToken::new();
+    let admin_listener = admin::bind("--admin-listen", args.admin_listen).await.map_err(Failure::configuration)?;
+    let admin_address = admin_listener.local_addr().map_err(Failure::configuration)?;
+    let probes = tokio::spawn(admin::serve(admin_listener, admin::router(health.clone(), metrics), admin_end.clone()));
+
+    let ready = tokio::select! {
+        ready = start(&args, &model_gate, meters.clone()) => ready?,
+        () = signal.cancelled() => return Ok(()),
+    };
+    let agent = Arc::new(ready);
+    let engine = agent.engine.clone();
+    let live = engine.clone();
+    health.liveness("engine", move || match live.stalled_for() {
+        stalled if stalled < STALLED => Ok(()),
+        stalled => Err(format!("no step for {} s", stalled.as_secs())),
+    });
+    let identities = doors.identities.clone();
+    let addresses = doors.addresses(admin_address);
+    let end = CancellationToken::new();
+    let mut serving = doors.serve(&agent, &end);
+    model_gate.open();
+    if let Some(path) = &args.port_file {
+        let write = ports::write(path, &addresses);
+        write.map_err(|e| Failure::configuration(format!("cannot write --port-file {}: {e}", path.display())))?;
+    }
+    tracing::info!(
+        listen = addresses["listen"].as_str(), plain = addresses["plain"].as_str(), admin = %admin_address,
+        model = agent.model.name, format = agent.model.format, device = agent.device.detail, "serving"
+    );
+
+    let gauges = async {
+        loop {
+            let left = identities.as_ref().map(|i| i.not_after().duration_since(SystemTime::now()).unwrap_or_default());
+            meters.observe(&engine.load(), left);
+            tokio::time::sleep(GAUGES).await;
+        }
+    };
+    tokio::select! { () = signal.cancelled() => {}, () = gauges => {} }
+
+    model_gate.close("draining");
+    drain(&engine, args.drain_timeout).await;
+    end.cancel();
+    while serving.join_next().await.is_some() {}
+    admin_end.cancel();
+    // An idle probe connection must not hold the end up.
+    let _ = tokio::time::timeout(Duration::from_secs(1), probes).await;
+    tracing::info!("ended");
+    Ok(())
+}
+
+/// Finishes what runs, for as long as it may take.
+async fn drain(engine: &EngineHandle, timeout: Duration) {
+    engine.drain();
+    if tokio::time::timeout(timeout, engine.drained()).await.is_err() {
+        tracing::warn!(seconds = timeout.as_secs(), "requests were still running at the end of --drain-timeout");
+        engine.stop();
+        let _ = tokio::time::timeout(FLUSH, engine.drained()).await;
+    }
+}
+
+/// The listeners, bound before the model is there so that a port in use is said at once.
+struct Doors {
+    routers: Option<TcpListener>,
+    local: Option<TcpListener>,
+    identities: Option<Identities>,
+}
+
+impl Doors {
+    async fn open(args: &Args, health: &Health, signal: &CancellationToken) -> Result<Self, Failure> {
+        let (mut routers, mut identities) = (None, None);
+        if let Some(address) = args.router_listen() {
+            let store = IdentityStore::load(&args.identity_dir)
+                .map_err(|e| Failure::configuration(format!("{e} (--identity-dir {})", args.identity_dir.display())))?;
+            let seen = store.identities();
+            identities = Some(seen.clone());
+            health.readiness("identity", move || seen.check_clock(SystemTime::now()).map_err(|e| e.to_string()));
+            tokio::spawn(store.follow(signal.clone()));
+            routers = Some(admin::bind("--listen", address).await.map_err(Failure::configuration)?);
+        }
+        let local = match args.plain_listen {
+            Some(address) => Some(admin::bind("--plain-listen", address).await.map_err(Failure::configuration)?),
+            None => None,
+        };
+        Ok(Self { routers, local, identities })
+    }
+
+    fn addresses(&self, admin: std::net::SocketAddr) -> serde_json::Value {
+        let address = |l: &Option<TcpListener>| l.as_ref().and_then(|l| l.local_addr().ok()).map(|a| a.to_string());
+        let (routers, local) = (address(&self.routers), address(&self.local));
+        json!({"listen": routers.or_else(|| local.clone()), "plain": local, "admin": admin.to_string()})
+    }
+
+    fn serve(self, agent: &Arc<Agent>, end: &CancellationToken) -> JoinSet<()> {
+        let app = server::router(agent.clone());
+        let mut serving = JoinSet::new();
+        if let (Some(listener), Some(identities)) = (self.routers, self.identities) {
+            serving.spawn(serve(listener, identities, app.clone(), end.clone(), FLUSH));
+        }
+        if let Some(listener) = self.local {
+            serving.spawn(serve_plain(listener, app, end.clone(), FLUSH));
+        }
+        serving
+    }
+}
+
+/// From flags to an engine that has made its first token.
+async fn start(args: &Args, gate: &Gate, meters: Meters) -> Result<Agent, Failure> {
+    let device = device(args)?;
+    gate.close("fetching the model");
+    let (path, digest) = obtain(args, gate).await?;
+    gate.close("loading the model");
+    let options = LoadOptions {
+        context_tokens: Some(args.context_tokens),
+        max_sequences: args.max_sequences,
+        kv_cache_bytes: args.kv_cache.0,
+        threads: args.threads.map(|n| n as usize),
+    };
+    let file = path.clone();
+    let loaded = tokio::task::spawn_blocking(move || LoadedModel::open(&file, &options))
+        .await
+        .map_err(|_| Failure::new(AgentFailure::InvalidModel, format!("{}: loading it failed", path.display())))?
+        .map_err(|e| match e {
+            LoadError::KvCache { .. } => Failure::configuration(format!("{e} (--kv-cache)")),
+            e => Failure::new(AgentFailure::InvalidModel, format!("{}: {e}", path.display())),
+        })?;
+    let model = ModelStatus {
+        name: args.model_name.clone().unwrap_or_else(|| loaded.info.name.clone()),
+        digest: format!("sha256:{digest}"),
+        format: loaded.info.format.clone(),
+        parameters: loaded.info.parameters.clone(),
+        context_tokens: loaded.info.context_tokens,
+    };
+    let config =
+        EngineConfig { max_sequences: args.max_sequences, queue_limit: args.queue_limit, ..EngineConfig::default() };
+    let engine = Engine::start(loaded, config).map_err(Failure::configuration)?;
+    gate.close("making the first token");
+    first_token(&engine).await?;
+    let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+    Ok(Agent {
+        engine,
+        model,
+        device,
+        pod_uid: std::env::var("POD_UID").unwrap_or_default(),
+        node: std::env::var("NODE_NAME").unwrap_or_else(|_| host()),
+        created: SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs(),
+        meters,
+    })
+}
+
+fn device(args: &Args) -> Result<DeviceStatus, Failure> {
+    let unusable = |what: &str| {
+        let message = format!("--device {what}: this build of the agent has no {what}; use --device cpu or auto");
+        Err(Failure::new(AgentFailure::DriverUnusable, message))
+    };
+    match args.device {
+        Device::Cuda => unusable("cuda"),
+        Device::Vulkan => unusable("vulkan"),
+        Device::Auto | Device::Cpu => {
+            let cores = args.threads.map_or_else(granted_cores, |n| n as usize);
+            let unit = if cores == 1 { "core" } else { "cores" };
+            Ok(DeviceStatus { kind: "cpu".into(), detail: format!("{}, {cores} {unit}", Cpu::detect()) })
+        }
+    }
+}
+
+/// The model's file and its digest, checked.
+async fn obtain(args: &Args, gate: &Gate) -> Result<(PathBuf, String), Failure> {
+    if let (Some(url), Some(sha256), Some(cache_dir)) = (&args.model_url, &args.model_sha256, &args.cache_dir) {
+        let source = Source {
+            url: url.clone(),
+            sha256: sha256.clone(),
+            cache_dir: cache_dir.clone(),
+            token_file: args.model_token_file.clone(),
+            ca_file: args.model_ca.clone(),
+            patience: args.pull_patience,
+        };
+        let path = pull::fetch(&source, |sentence| gate.close(sentence)).await?;
+        return Ok((path, sha256.clone()));
+    }
+    let path = args.model.clone().ok_or_else(|| Failure::configuration("give --model or --model-url"))?;
+    let file = path.clone();
+    let hashed = tokio::task::spawn_blocking(move || pull::sha256(&file)).await.map_err(std::io::Error::other);
+    let found = hashed.and_then(|found| found).map_err(|e| {
+        Failure::new(AgentFailure::NotFound, format!("cannot read the model {} (--model): {e}", path.display()))
+    })?;
+    match &args.model_sha256 {
+        Some(expected) if *expected != found => {
+            let url = path.display().to_string();
+            Err(PullError::DigestMismatch { url, expected: expected.clone(), found }.into())
+        }
+        _ => Ok((path, found)),
+    }
+}
+
+/// One token, so that what is ready has worked once.
+async fn first_token(engine: &EngineHandle) -> Result<(), Failure> {
+    let broken = |why: String| Failure::new(AgentFailure::InvalidModel, format!("the model makes no token: {why}"));
+    let prompt = engine.tokenizer().encode("Hello").map_err(|e| broken(e.to_string()))?;
+    let (_, mut events) =
+        engine.submit(GenerateRequest::new(prompt, 1)).map_err(|refused| broken(refused.to_string()))?;
+    loop {
+        match events.recv().await {
+            Some(Event::Done(_)) => return Ok(()),
+            Some(Event::Started { .. } | Event::Piece(_)) => {}
+            Some(Event::Failed(failure)) => return Err(broken(failure.to_string())),
+            None => return Err(broken("the engine ended".into())),
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Who may call what, and the load line on whatever they get back.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use http::{Extensions, HeaderValue, Method};
+use terrace_contract::headers;
+use terrace_identity::{Identity, Peer};
+use terrace_wire::error::Code;
+
+use super::Agent;
+use super::error::ApiError;
+
+/// What a caller is to an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// A policy's router: everything, and its `x-terrace-*` headers are believed.
+    Router,
+    /// The operator: the status, nothing else.
+    Operator,
+    /// An SDK on this machine, through `--plain-listen`: everything, but its `x-terrace-*` headers are nothing.
+    Local,
+}
+
+/// The role of a connection. One without a certificate can only have come by the loopback listener.
+fn role(extensions: &Extensions) -> Result<Role, ApiError> {
+    match extensions.get::<Peer>() {
+        None => Ok(Role::Local),
+        Some(Peer(Identity::Policy { .. })) => Ok(Role::Router),
+        Some(Peer(Identity::Operator { .. })) => Ok(Role::Operator),
+        Some(Peer(other @ Identity::Tier { .. })) => Err(forbidden(format!("{other} may not call an agent"))),
+    }
+}
+
+fn forbidden(message: String) -> ApiError {
+    ApiError::new(Code::Forbidden, message)
+}
+
+/// Lets through who may, with the [`Role`] as an extension.
+pub(super) async fn guard(State(agent): State<Arc<Agent>>, mut request: Request, next: Next) -> Response {
+    let allowed = role(request.extensions()).and_then(|role| match role {
+        Role::Operator if (request.method(), request.uri().path()) != (&Method::GET, "/terrace/status") => {
+            Err(forbidden("the operator may only GET /terrace/status".into()))
+        }
+        role => Ok(role),
+    });
+    let mut response = match allowed {
+        Ok(role) => {
+            request.extensions_mut().insert(role);
+            next.run(request).await
+        }
+        Err(error) => error.into_response(),
+    };
+    if let Ok(load) = HeaderValue::from_str(&agent.engine.load().to_header()) {
+        response.headers_mut().insert(headers::LOAD, load);
+    }
+    response
+}

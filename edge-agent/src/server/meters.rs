@@ -1,0 +1,99 @@
+//! The agent's metrics.
+
+use std::time::Duration;
+
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use terrace_contract::load::Load;
+use terrace_telemetry::Metrics;
+use terrace_telemetry::metrics::{seconds, short_seconds};
+use terrace_telemetry::names::metric;
+
+use crate::engine::Done;
+
+/// What became of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub(super) enum Outcome {
+    /// Answered.
+    Answered,
+    /// The caller's own mistake.
+    Invalid,
+    /// No room, no time, or draining: said at once.
+    Refused,
+    /// Broke off on this side.
+    Failed,
+    /// The caller went away.
+    Cancelled,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByOutcome {
+    outcome: Outcome,
+}
+
+/// The agent's metrics. Clones are the same.
+#[derive(Clone)]
+pub struct Meters {
+    first_token: Histogram,
+    per_token: Histogram,
+    requests: Family<ByOutcome, Counter>,
+    prompt_tokens: Counter,
+    output_tokens: Counter,
+    running: Gauge,
+    queued: Gauge,
+    certificate: Gauge,
+}
+
+impl Meters {
+    /// Registers them.
+    pub fn new(metrics: &Metrics) -> Self {
+        let gauge = |name, help| metrics.register(name, help, Gauge::default());
+        let counter = |name, help| metrics.register(name, help, Counter::default());
+        Self {
+            first_token: metrics.register(
+                metric::TIME_TO_FIRST_TOKEN,
+                "From a request's arrival to its first token",
+                seconds(),
+            ),
+            per_token: metrics.register(
+                metric::TIME_PER_OUTPUT_TOKEN,
+                "Between two tokens of an answer",
+                short_seconds(),
+            ),
+            requests: metrics.register(metric::REQUESTS, "Requests by outcome", Family::default()),
+            prompt_tokens: counter(metric::PROMPT_TOKENS, "Prompt tokens of answered requests"),
+            output_tokens: counter(metric::OUTPUT_TOKENS, "Tokens of answers"),
+            running: gauge(metric::RUNNING, "Sequences that run"),
+            queued: gauge(metric::QUEUED, "Sequences that wait"),
+            certificate: gauge(metric::CERTIFICATE_EXPIRY, "Seconds until the certificate ends"),
+        }
+    }
+
+    /// Writes the gauges of now.
+    pub fn observe(&self, load: &Load, certificate_left: Option<Duration>) {
+        self.running.set(i64::from(load.running));
+        self.queued.set(i64::from(load.queued));
+        if let Some(left) = certificate_left {
+            self.certificate.set(i64::try_from(left.as_secs()).unwrap_or(i64::MAX));
+        }
+    }
+
+    pub(super) fn ended(&self, outcome: Outcome) {
+        self.requests.get_or_create(&ByOutcome { outcome }).inc();
+    }
+
+    pub(super) fn first_token(&self, after: Duration) {
+        self.first_token.observe(after.as_secs_f64());
+    }
+
+    pub(super) fn answered(&self, done: &Done) {
+        self.prompt_tokens.inc_by(u64::from(done.usage.prompt));
+        self.output_tokens.inc_by(u64::from(done.usage.completion));
+        if done.usage.completion > 1 {
+            self.per_token.observe(done.timings.decode.as_secs_f64() / f64::from(done.usage.completion - 1));
+        }
+    }
+}

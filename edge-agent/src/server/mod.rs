@@ -1,0 +1,56 @@
+//! The agent's HTTP side: OpenAI's wire and its own status, over one router for both listeners.
+//!
+//! Who calls decides what may be called ([`access`]); what is called becomes one engine request ([`request`]), whose
+//! events become an answer, whole or streamed ([`generate`], [`answer`]).
+
+mod access;
+mod answer;
+mod body;
+mod error;
+mod generate;
+mod meters;
+mod request;
+mod status;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware;
+use axum::routing::{get, post};
+use terrace_contract::status::{DeviceStatus, ModelStatus};
+
+use crate::engine::EngineHandle;
+
+pub use meters::Meters;
+
+/// What the handlers share.
+pub struct Agent {
+    /// The way to the engine.
+    pub engine: EngineHandle,
+    /// What it runs.
+    pub model: ModelStatus,
+    /// On what.
+    pub device: DeviceStatus,
+    /// UID of the pod; empty outside a cluster.
+    pub pod_uid: String,
+    /// The node.
+    pub node: String,
+    /// When the model was loaded, seconds since the Unix epoch.
+    pub created: u64,
+    /// Metrics.
+    pub meters: Meters,
+}
+
+/// All routes.
+pub fn router(agent: Arc<Agent>) -> Router {
+    Router::new()
+        .route("/v1/chat/completions", post(generate::chat))
+        .route("/v1/completions", post(generate::completions))
+        .route("/v1/models", get(status::models))
+        .route("/v1/models/{name}", get(status::model))
+        .route("/terrace/status", get(status::status))
+        .fallback(error::no_such_path)
+        .method_not_allowed_fallback(error::no_such_method)
+        .layer(middleware::from_fn_with_state(agent.clone(), access::guard))
+        .with_state(agent)
+}
