@@ -174,6 +174,14 @@ pub struct Storage {
     pub claim: Option<ClaimTemplate>,
 }
 
+impl Storage {
+    /// Whether it says what an absent one means. Such a value is kept out of the schema's defaults: a stored `emptyDir`
+    /// would meet the `claim` that someone adds later.
+    pub fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 impl Default for Storage {
     fn default() -> Self {
         Self { empty_dir: Some(EmptyDir::default()), claim: None }

@@ -128,6 +128,27 @@ fn every_pattern_compiles_and_every_list_has_a_bound() {
     }
 }
 
+/// A default that is stored would meet the other choice when someone adds it later, and refuse both.
+#[test]
+fn no_default_takes_one_of_two_choices() {
+    for kind in Kind::ALL {
+        let mut choices = 0;
+        let mut defaults = serde_json::json!({});
+        let spec = &kind.schema()["properties"]["spec"];
+        schema::fill_defaults(spec, &mut defaults);
+        schema::walk(spec, &mut |schema| {
+            for (rule, _) in schema::rules(schema).filter(|(rule, _)| rule.starts_with("has(self.") && rule.contains(") != has(self.")) {
+                choices += 1;
+                assert!(schema.get("default").is_none(), "{kind}: {rule}: {}", schema["default"]);
+            }
+        });
+        assert!(choices > 0 || kind == Kind::LatencyBudget, "{kind}");
+        for path in ["/objective/preset", "/egressLedger/storage/emptyDir", "/access/anonymous"] {
+            assert_eq!(defaults.pointer(path), None, "{kind}{path}");
+        }
+    }
+}
+
 #[test]
 fn an_object_that_no_longer_parses_is_an_error_and_nothing_else() {
     let old = serde_json::json!({

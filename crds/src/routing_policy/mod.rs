@@ -60,8 +60,8 @@ pub struct RoutingPolicySpec {
         validation = Rule::new("self.all(x, self.exists_one(y, y.name == x.name && has(y.__namespace__) == has(x.__namespace__) && (!has(x.__namespace__) || y.__namespace__ == x.__namespace__)))").message(sentence::TIER_TWICE)
     )]
     pub tiers: Vec<ObjectRef>,
-    /// What is weighed against what among the tiers that may, can and are quick enough.
-    #[serde(default)]
+    /// What is weighed against what among the tiers that may, can and are quick enough; absent: preset Balanced.
+    #[serde(default, skip_serializing_if = "Objective::is_usual")]
     pub objective: Objective,
     /// Who may call: required.
     #[serde(default, skip_serializing_if = "Access::is_empty")]
@@ -120,8 +120,8 @@ choice! {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EgressLedger {
-    /// Where it is kept.
-    #[serde(default)]
+    /// Where it is kept; absent: in a volume that lives as long as the pod.
+    #[serde(default, skip_serializing_if = "Storage::is_usual")]
     pub storage: Storage,
     /// What happens when a record cannot be written.
     #[serde(default)]

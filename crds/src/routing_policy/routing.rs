@@ -49,6 +49,14 @@ pub struct Objective {
     pub weights: Option<Weights>,
 }
 
+impl Objective {
+    /// Whether it says what an absent one means. Such a value is kept out of the schema's defaults: a stored `preset`
+    /// would meet the `weights` that someone adds later.
+    pub fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 impl Default for Objective {
     fn default() -> Self {
         Self { preset: Some(Preset::Balanced), weights: None }
