@@ -1,11 +1,10 @@
 //! One completion, from its headers to its answer: admit, read, sense, decide, dispatch, answer.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::body::Body;
 use http::{HeaderMap, Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde_json::Value;
 use terrace_contract::names::OTHER;
 use terrace_contract::reason;
@@ -19,7 +18,7 @@ use tracing::{Instrument as _, Span, field};
 use super::admit::{self, Caller};
 use super::answer::Back;
 use super::rate::Permit;
-use super::{models, stream};
+use super::{models, read, stream};
 use crate::app::App;
 use crate::clock::micros;
 use crate::dispatch::attempt::{Answer, Begun};
@@ -31,9 +30,6 @@ use crate::job::Job;
 use crate::record::Record;
 use crate::refusal::{Refusal, Tried};
 use crate::sense::{self, Sensed, tokens};
-
-/// How long a body may take to arrive: a slow one must not keep its place for ever.
-const BODY_TIME: Duration = Duration::from_secs(30);
 
 /// Serves one completion.
 pub async fn serve(app: Arc<App>, call: Call, request: Request<Body>) -> Response<Body> {
@@ -126,8 +122,8 @@ async fn admit(
     let caller = admit::caller(app, &used.snapshot, &head.headers)?;
     let via = admit::via(&used.snapshot, &head.headers)?;
     let permit = admit::place(app, &used.snapshot)?;
-    admit::body(&used.snapshot, &head.headers)?;
-    let tree = read(&used, body, call).await?;
+    admit::body(&head.headers)?;
+    let tree = parse(&used, body, call).await?;
     let model = model(&used, &caller, &tree)?;
     traces::rename(&span, format!("{} {model}", call.operation()));
     span.record("gen_ai.request.model", model.as_str());
@@ -141,19 +137,8 @@ async fn admit(
 }
 
 /// Reads and parses the body, once.
-async fn read(used: &InUse, body: Body, call: Call) -> Result<Value, Refusal> {
-    let limit = used.snapshot.policy.limits.request_bytes;
-    let whole = Limited::new(body, usize::try_from(limit).unwrap_or(usize::MAX)).collect();
-    let Ok(read) = tokio::time::timeout(BODY_TIME, whole).await else {
-        return Err(Refusal::new(Code::InvalidRequest, "the body took longer than 30 s to arrive: send it again"));
-    };
-    let bytes = match read {
-        Ok(read) => read.to_bytes(),
-        Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
-            return Err(admit::too_large(limit, None));
-        }
-        Err(_) => return Err(Refusal::new(Code::InvalidRequest, "the body ended before it was whole: send it again")),
-    };
+async fn parse(used: &InUse, body: Body, call: Call) -> Result<Value, Refusal> {
+    let bytes = read::all(body, used.snapshot.policy.limits.request_bytes).await?;
     let tree = json::parse(&bytes)
         .map_err(|malformed| Refusal::new(Code::InvalidRequest, format!("the body cannot be read: {malformed}")))?;
     let checked = match call {

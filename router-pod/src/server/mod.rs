@@ -6,6 +6,7 @@ pub mod chat;
 pub mod keys;
 pub mod models;
 pub mod rate;
+pub mod read;
 pub mod stream;
 pub mod tls;
 

@@ -13,6 +13,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use terrace_contract::report::Outcome;
+use terrace_telemetry::traces;
 use terrace_wire::error::{Code, ErrorBody};
 use terrace_wire::sse;
 use tracing::Span;
@@ -51,7 +52,7 @@ pub struct Streaming {
     ready: VecDeque<Bytes>,
     ended: bool,
     _permit: Permit,
-    _attempt: Span,
+    attempt: Span,
 }
 
 /// The response's body for an answer that streams; none for one that does not.
@@ -82,7 +83,7 @@ pub fn body(
         ready: VecDeque::new(),
         ended: false,
         _permit: permit,
-        _attempt: span,
+        attempt: span,
     };
     streaming.choices(first);
     Some(Body::from_stream(futures::stream::unfold(Box::new(streaming), |mut streaming| async move {
@@ -182,6 +183,13 @@ impl Streaming {
 
     fn used(&self) -> Tokens {
         self.tokens.unwrap_or(Tokens { input: self.prompt_tokens, output: self.counted, cached: 0 })
+    }
+}
+
+impl Drop for Streaming {
+    fn drop(&mut self) {
+        // However it ended, the attempt lasted until now.
+        traces::end_now(&self.attempt);
     }
 }
 

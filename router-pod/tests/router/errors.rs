@@ -67,6 +67,9 @@ async fn sizes_encodings_paths_and_methods() {
     let reply = post(world.listen, CHAT, &[], &long).await;
     is(&reply, 413, "request_too_large");
     assert!(reply.json()["error"]["message"].as_str().unwrap().contains("2000 bytes, and this one has"), "{reply:?}");
+    // A client that is still sending is heard out: it sees the answer, not a broken connection.
+    let huge = client::post_bytes(world.listen, CHAT, &[], vec![b'x'; 10 << 20]).await;
+    is(&huge, 413, "request_too_large");
     let reply = post(world.listen, CHAT, &[("content-encoding", "gzip")], &question("hi")).await;
     is(&reply, 415, "unsupported_media_type");
     let reply = post(world.listen, CHAT, &[("content-type", "text/plain")], &question("hi")).await;
