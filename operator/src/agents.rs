@@ -85,7 +85,9 @@ impl Agents {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         pod.labels().contains_key(labels::TIER)
             && ready(pod)
-            && known.get(uid).is_none_or(|(asked, answer)| asked.elapsed() > if answer.is_some() { FRESH } else { TIMEOUT })
+            && known
+                .get(uid)
+                .is_none_or(|(asked, answer)| asked.elapsed() > if answer.is_some() { FRESH } else { TIMEOUT })
     }
 
     /// Keeps an answer; whether it says something new.
@@ -107,7 +109,8 @@ impl Agents {
 
 async fn ask(pod: &Pod, identities: Identities) -> Option<AgentStatus> {
     let address = pod.status.as_ref()?.pod_ip.clone()?;
-    let host = if address.contains(':') { format!("[{address}]:{AGENT_PORT}") } else { format!("{address}:{AGENT_PORT}") };
+    let host =
+        if address.contains(':') { format!("[{address}]:{AGENT_PORT}") } else { format!("{address}:{AGENT_PORT}") };
     let tier = pod.labels().get(labels::TIER)?;
     let cluster = identities.identity().cluster().to_owned();
     let expected = Identity::tier(&cluster, &pod.namespace()?, tier);

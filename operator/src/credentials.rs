@@ -63,7 +63,10 @@ pub fn of(endpoint: &Endpoint, annotations: &Annotations<'_>) -> Result<Vec<Entr
 fn exists(secret: &SecretKeyRef, annotations: &Annotations<'_>) -> Result<BTreeMap<String, String>, Trouble> {
     annotations(secret.name.as_str()).ok_or_else(|| Trouble {
         reason: "SecretNotFound",
-        message: format!("Secret {} does not exist in the tier's namespace: create it with the key {}", secret.name, secret.key),
+        message: format!(
+            "Secret {} does not exist in the tier's namespace: create it with the key {}",
+            secret.name, secret.key
+        ),
     })
 }
 

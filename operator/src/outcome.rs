@@ -50,7 +50,9 @@ impl Outcome {
     /// Why nothing can be ready: reason and sentence.
     pub fn failure(&self) -> Option<(&'static str, String)> {
         match self {
-            Outcome::Failed(error) => Some((if error.forbidden() { "Forbidden" } else { "ApplyFailed" }, error.to_string())),
+            Outcome::Failed(error) => {
+                Some((if error.forbidden() { "Forbidden" } else { "ApplyFailed" }, error.to_string()))
+            }
             Outcome::Applied(_) | Outcome::Refused(_) => None,
         }
     }

@@ -31,7 +31,10 @@ impl Invalid {
 
     /// An object that does not parse, for example one that another version wrote.
     pub fn unparsable(error: &str) -> Self {
-        Self::new("Unparsable", format!("cannot be read by this version: {error}; apply it again as this version writes it"))
+        Self::new(
+            "Unparsable",
+            format!("cannot be read by this version: {error}; apply it again as this version writes it"),
+        )
     }
 }
 

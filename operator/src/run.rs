@@ -149,7 +149,8 @@ async fn work(
         let (pki, stop) = (pki.clone(), stop.clone());
         tasks.spawn(async move { pki.keep_own(stop).await });
     }
-    let app = snapshot::routes(hub, stop.clone()).merge(report::routes(Arc::new(intake(reports, lease, &pki, &world, &triggers))));
+    let app = snapshot::routes(hub, stop.clone())
+        .merge(report::routes(Arc::new(intake(reports, lease, &pki, &world, &triggers))));
     tasks.spawn(terrace_identity::serve(listener, pki.identities(), app, stop.clone(), GRACE));
     while tasks.join_next().await.is_some() {}
 }

@@ -67,7 +67,9 @@ pub fn watch_all(
         namespaces: {
             let bell = bell.clone();
             let api = Api::<PartialObjectMeta<Namespace>>::all(client.clone());
-            start(api, (), Config::default(), health, stop, move |_| bell.ring(|world, triggers| triggers.everything(world)))
+            start(api, (), Config::default(), health, stop, move |_| {
+                bell.ring(|world, triggers| triggers.everything(world))
+            })
         },
         secrets: {
             let bell = bell.clone();

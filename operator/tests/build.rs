@@ -86,6 +86,7 @@ fn a_policy_of_sites_is_a_daemon_set_that_serves_its_own_node() {
         "tiers": [{"name": "edge"}],
         "access": {"anonymous": {}},
         "clients": {"namespaces": {"from": "All"}},
+        "listener": {"tls": {"secretRef": {"name": "site-tls"}}},
         "sensitivity": {"unlabelled": "Restricted"},
         "router": {"workload": "DaemonSet", "trafficPolicy": "Local"},
     });

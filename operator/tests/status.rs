@@ -59,7 +59,10 @@ fn of(spec: Value, outcome: &Outcome, facts: &Facts) -> TierStatus {
 
 fn said(status: &TierStatus, kind: &str) -> (String, String) {
     let all: Vec<&str> = status.conditions.iter().map(|c| c.type_.as_str()).collect();
-    assert_eq!(all, ["Accepted", "FieldsActive", "ModelAvailable", "GpuAvailable", "CredentialsResolved", "Reachable", "Ready"]);
+    assert_eq!(
+        all,
+        ["Accepted", "FieldsActive", "ModelAvailable", "GpuAvailable", "CredentialsResolved", "Reachable", "Ready"]
+    );
     let found = status.conditions.iter().find(|c| c.type_ == kind).unwrap();
     (found.status.clone(), found.reason.clone())
 }
@@ -87,12 +90,16 @@ fn a_fleet_with_some_agents_serves_and_counts_them() {
     is(&status, "CredentialsResolved", "True", "NotApplicable");
     is(&status, "Reachable", "Unknown", "NoReports");
     is(&status, "Ready", "True", "SomeDevices");
-    assert_eq!(status.selector.unwrap(), "app.kubernetes.io/component=agent,app.kubernetes.io/name=terrace,terrace.dev/tier=edge");
+    assert_eq!(
+        status.selector.unwrap(),
+        "app.kubernetes.io/component=agent,app.kubernetes.io/name=terrace,terrace.dev/tier=edge"
+    );
 }
 
 #[test]
 fn what_an_agent_left_when_it_ended_is_the_reason() {
-    let status = of(fleet(), &applied(1), &facts(vec![pod("a", failed("DigestMismatch", "the file has another digest"))]));
+    let status =
+        of(fleet(), &applied(1), &facts(vec![pod("a", failed("DigestMismatch", "the file has another digest"))]));
     is(&status, "ModelAvailable", "False", "DigestMismatch");
     is(&status, "Ready", "False", "NoDevices");
     let problem = &status.problems[0];

@@ -43,15 +43,11 @@ pub fn status(facts: &Facts<'_>, old: &LatencyBudgetStatus) -> LatencyBudgetStat
         Want::yes("ResolvedRefs", "Resolved", "")
     } else {
         let name = &budget.spec.policy_ref.name;
-        let message = format!("policy {name} does not exist in this namespace: create it, or name another in spec.policyRef");
+        let message =
+            format!("policy {name} does not exist in this namespace: create it, or name another in spec.policyRef");
         Want::no("ResolvedRefs", "PolicyNotFound", message)
     };
-    let wanted = vec![
-        facts.outcome.accepted(),
-        crate::status::fields_active(&facts.inactive),
-        refs,
-        met(budget, &six),
-    ];
+    let wanted = vec![facts.outcome.accepted(), crate::status::fields_active(&facts.inactive), refs, met(budget, &six)];
     let burn = |window: &str, l: &Latencies| {
         Some(BurnRate { window: window.into(), rate: figures::rate(burn(l, objective(budget))?) })
     };
@@ -96,7 +92,11 @@ fn met(budget: &LatencyBudget, seen: &Latencies) -> Want {
     if attained >= objective(budget) {
         Want::yes("Met", "Met", "")
     } else {
-        let message = format!("met by {}% of the requests, the objective is {}%", figures::percent(seen.met, seen.budgeted), budget.spec.objective);
+        let message = format!(
+            "met by {}% of the requests, the objective is {}%",
+            figures::percent(seen.met, seen.budgeted),
+            budget.spec.objective
+        );
         Want::no("Met", "Missed", message)
     }
 }

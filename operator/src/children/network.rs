@@ -28,11 +28,7 @@ pub fn peer(namespaces: &Namespaces, pods: Option<LabelSelector>) -> NetworkPoli
 pub fn operator(namespace: &str) -> NetworkPolicyPeer {
     let name = [("kubernetes.io/metadata.name".to_owned(), namespace.to_owned())].into();
     let pods = [("app.kubernetes.io/component".to_owned(), "operator".to_owned())].into();
-    NetworkPolicyPeer {
-        ip_block: None,
-        namespace_selector: Some(selector(&name)),
-        pod_selector: Some(selector(&pods)),
-    }
+    NetworkPolicyPeer { ip_block: None, namespace_selector: Some(selector(&name)), pod_selector: Some(selector(&pods)) }
 }
 
 /// Lets `from` in on `port`, and anyone on the admin port, which never shows content; nothing else.

@@ -81,7 +81,8 @@ impl Elector {
                     if renewed.is_some_and(|at| at.elapsed() > DEADLINE) {
                         renewed = None;
                         let holder = self.told.borrow().holder.clone();
-                        self.told.send_if_modified(|now| std::mem::replace(now, Leadership { mine: false, holder }).mine);
+                        self.told
+                            .send_if_modified(|now| std::mem::replace(now, Leadership { mine: false, holder }).mine);
                     }
                 }
             }

@@ -33,7 +33,11 @@ impl Seen {
         let renewed = lease.spec.as_ref().and_then(|s| s.renew_time.clone());
         match &self.0 {
             Some((seen, at, since)) if *seen == holder && *at == renewed => {
-                if now.duration_since(*since) > duration { Step::Take } else { Step::Wait(holder) }
+                if now.duration_since(*since) > duration {
+                    Step::Take
+                } else {
+                    Step::Wait(holder)
+                }
             }
             _ => {
                 self.0 = Some((holder.clone(), renewed, now));

@@ -39,7 +39,9 @@ pub enum Error {
     #[error("the operator's own certificate: {0}")]
     Identity(#[from] IdentityError),
     /// The Secret lacks an entry.
-    #[error("Secret {NAME} lacks {0:?}: restore it, or delete the Secret for a new authority (every pod then restarts)")]
+    #[error(
+        "Secret {NAME} lacks {0:?}: restore it, or delete the Secret for a new authority (every pod then restarts)"
+    )]
     Incomplete(&'static str),
     /// The namespace whose UID names the cluster cannot be read.
     #[error("cannot get Namespace kube-system, whose UID names the cluster: {}", sentence(.0))]
@@ -68,9 +70,13 @@ impl Pki {
     /// # Errors
     /// When no leaf can be issued.
     pub fn new(authority: Authority, key: SnapshotKey, namespace: &str) -> Result<Self, Error> {
-        let dns = ["terrace-operator", &format!("terrace-operator.{namespace}"), &format!("terrace-operator.{namespace}.svc")]
-            .map(str::to_owned)
-            .to_vec();
+        let dns = [
+            "terrace-operator",
+            &format!("terrace-operator.{namespace}"),
+            &format!("terrace-operator.{namespace}.svc"),
+        ]
+        .map(str::to_owned)
+        .to_vec();
         let own = IdentityStore::from_material(own(&authority, &dns)?)?;
         Ok(Self { authority, key, own, dns })
     }
@@ -199,7 +205,10 @@ mod tests {
     fn a_damaged_certificate_is_replaced() {
         let pki = pki();
         let mut files = pki.policy_files("shop", "chat", None).unwrap();
-        assert_eq!(files.keys().map(String::as_str).collect::<Vec<_>>(), ["ca.crt", "snapshot.pub", "tls.crt", "tls.key"]);
+        assert_eq!(
+            files.keys().map(String::as_str).collect::<Vec<_>>(),
+            ["ca.crt", "snapshot.pub", "tls.crt", "tls.key"]
+        );
         files.insert("tls.crt".into(), b"not a certificate".to_vec());
         assert_ne!(pki.policy_files("shop", "chat", Some(&files)).unwrap(), files);
     }

@@ -9,7 +9,7 @@ use k8s_openapi::api::apps::v1::{
 use k8s_openapi::api::core::v1::{ConfigMap, Service, ServicePort, ServiceSpec};
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use terrace_contract::names::ROUTER_PORT;
+use terrace_contract::names::{ROUTER_PORT, ROUTER_TLS_PORT};
 use terrace_crds::router_child;
 use terrace_crds::routing_policy::{Router, TrafficPolicy};
 use terrace_crds::shared::Workload;
@@ -62,6 +62,7 @@ fn config_map(name: &str, policy: &ValidPolicy) -> ConfigMap {
 /// What clients use: the bare name of the policy. ClusterIP, since k3s's Traefik owns 80 and 443 of the nodes.
 fn service(policy: &ValidPolicy) -> Service {
     let labels = labels::policy(&policy.owner.name);
+    let (name, port) = if policy.tls_secret.is_some() { ("https", 443) } else { ("http", 80) };
     let local = policy.spec.router.traffic_policy == TrafficPolicy::Local;
     Service {
         metadata: meta(&policy.owner.name, &labels),
@@ -70,8 +71,8 @@ fn service(policy: &ValidPolicy) -> Service {
             selector: Some(labels),
             internal_traffic_policy: Some(if local { "Local" } else { "Cluster" }.into()),
             ports: Some(vec![ServicePort {
-                name: Some("http".into()),
-                port: 80,
+                name: Some(name.into()),
+                port,
                 target_port: Some(IntOrString::String("clients".into())),
                 protocol: Some("TCP".into()),
                 ..ServicePort::default()
@@ -82,10 +83,15 @@ fn service(policy: &ValidPolicy) -> Service {
     }
 }
 
+/// The port that clients reach inside the pod.
+pub(super) fn client_port(policy: &ValidPolicy) -> u16 {
+    if policy.tls_secret.is_some() { ROUTER_TLS_PORT } else { ROUTER_PORT }
+}
+
 fn network_policy(name: &str, policy: &ValidPolicy) -> k8s_openapi::api::networking::v1::NetworkPolicy {
     let labels = labels::policy(&policy.owner.name);
     let clients = network::peer(&policy.spec.clients.namespaces, None);
-    network::policy(name, &labels, &labels, ROUTER_PORT, vec![clients])
+    network::policy(name, &labels, &labels, client_port(policy), vec![clients])
 }
 
 fn disruption_budget(name: &str, policy: &ValidPolicy) -> PodDisruptionBudget {

@@ -67,7 +67,12 @@ fn usable(world: &World, own: &str, namespace: &str, name: &str, site: &Site) ->
     let shown = if namespace == own { name.to_owned() } else { format!("{namespace}/{name}") };
     let not = |reason, message| Unresolved { reason, message };
     let tier = match world.tiers.get(namespace, name) {
-        None => return Err(not("TierNotFound", format!("tier {shown} does not exist: create it, or take it off the ladder"))),
+        None => {
+            return Err(not(
+                "TierNotFound",
+                format!("tier {shown} does not exist: create it, or take it off the ladder"),
+            ));
+        }
         Some(Err(_)) => return Err(not("TierNotAccepted", format!("tier {shown} cannot be read by this version"))),
         Some(Ok(tier)) => tier,
     };

@@ -7,9 +7,10 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use terrace_contract::names::{API_KEYS_DIR, CREDENTIALS_DIR, FLEET_PORT, ROUTER_PORT, SNAPSHOT_DIR};
+use terrace_contract::names::{API_KEYS_DIR, CREDENTIALS_DIR, FLEET_PORT, SNAPSHOT_DIR};
 use terrace_crds::router_child;
 
+use super::build::client_port;
 use super::validate::{Credentials, ValidPolicy};
 use crate::apply::{MANAGED_BY, MANAGER};
 use crate::children::{Site, pod, selector};
@@ -17,6 +18,8 @@ use crate::labels;
 
 /// Where a router keeps its last full snapshot.
 const STATE_DIR: &str = "/var/lib/terrace";
+/// Where the client port's certificate is mounted.
+const TLS_DIR: &str = "/etc/terrace/tls";
 /// After a pod was told to end it still takes requests for this long: kube-proxy hears of it later than the pod does.
 const LINGER_SECONDS: i64 = 5;
 
@@ -47,7 +50,7 @@ pub(super) fn template(policy: &ValidPolicy, site: &Site) -> PodTemplateSpec {
             image_pull_policy: Some("IfNotPresent".into()),
             args: Some(flags(policy, site)),
             env: Some(pod::env(site)),
-            ports: Some(vec![pod::port("clients", ROUTER_PORT), pod::admin_port()]),
+            ports: Some(vec![pod::port("clients", client_port(policy)), pod::admin_port()]),
             volume_mounts: Some(mounts),
             security_context: Some(pod::container_security()),
             resources: Some(pod::resources(&policy.spec.router.resources)),
@@ -68,30 +71,39 @@ pub(super) fn template(policy: &ValidPolicy, site: &Site) -> PodTemplateSpec {
 }
 
 fn flags(policy: &ValidPolicy, site: &Site) -> Vec<String> {
-    vec![
+    let mut flags = vec![
         format!("--policy={}", policy.owner.name),
         format!("--namespace={}", policy.owner.namespace),
         format!("--operator=terrace-operator.{}.svc:{FLEET_PORT}", site.namespace),
         format!("--snapshot-dir={SNAPSHOT_DIR}"),
         format!("--state-dir={STATE_DIR}"),
-        format!("--listen=0.0.0.0:{}", ROUTER_PORT),
-    ]
+        format!("--listen=0.0.0.0:{}", client_port(policy)),
+    ];
+    flags.extend(policy.tls_secret.is_some().then(|| format!("--tls-dir={TLS_DIR}")));
+    flags
 }
 
 fn volumes(name: &str, policy: &ValidPolicy) -> Vec<(Volume, VolumeMount)> {
     let mut all = vec![
         pod::identity(name),
-        volume("snapshot", SNAPSHOT_DIR, true, Volume {
-            config_map: Some(ConfigMapVolumeSource { name: name.into(), ..ConfigMapVolumeSource::default() }),
-            ..Volume::default()
-        }),
-        volume("state", STATE_DIR, false, Volume {
-            empty_dir: Some(state(policy)),
-            ..Volume::default()
-        }),
+        volume(
+            "snapshot",
+            SNAPSHOT_DIR,
+            true,
+            Volume {
+                config_map: Some(ConfigMapVolumeSource { name: name.into(), ..ConfigMapVolumeSource::default() }),
+                ..Volume::default()
+            },
+        ),
+        volume("state", STATE_DIR, false, Volume { empty_dir: Some(state(policy)), ..Volume::default() }),
     ];
     if let Some(secret) = &policy.api_keys_secret {
-        all.push(volume("api-keys", API_KEYS_DIR, true, whole_secret(secret)));
+        // Without it the pod still starts: absence is reported, not waited for.
+        all.push(volume("api-keys", API_KEYS_DIR, true, whole_secret(secret, true)));
+    }
+    if let Some(secret) = &policy.tls_secret {
+        // Without it the pod waits: a port that should be encrypted is not opened plain.
+        all.push(volume("tls", TLS_DIR, true, whole_secret(secret, false)));
     }
     all.extend(policy.credentials.iter().enumerate().map(|(at, credentials)| {
         let path = format!("{CREDENTIALS_DIR}/{}", credentials.tier_uid);
@@ -110,12 +122,11 @@ fn volume(name: &str, path: &str, read_only: bool, source: Volume) -> (Volume, V
     (Volume { name: name.into(), ..source }, pod::mount(name, path, read_only))
 }
 
-fn whole_secret(secret: &str) -> Volume {
+fn whole_secret(secret: &str, optional: bool) -> Volume {
     let source = SecretVolumeSource {
         secret_name: Some(secret.into()),
         default_mode: Some(pod::SECRET_MODE),
-        // Without it the pod still starts: absence is reported, not waited for.
-        optional: Some(true),
+        optional: Some(optional),
         ..SecretVolumeSource::default()
     };
     Volume { secret: Some(source), ..Volume::default() }
@@ -129,7 +140,11 @@ fn projected(credentials: &Credentials) -> Volume {
         .map(|entry| VolumeProjection {
             secret: Some(SecretProjection {
                 name: entry.secret.clone(),
-                items: Some(vec![KeyToPath { key: entry.key.clone(), path: entry.file.clone(), ..KeyToPath::default() }]),
+                items: Some(vec![KeyToPath {
+                    key: entry.key.clone(),
+                    path: entry.file.clone(),
+                    ..KeyToPath::default()
+                }]),
                 optional: Some(true),
             }),
             ..VolumeProjection::default()

@@ -188,7 +188,10 @@ fn ledger(facts: &Facts<'_>, old: &RoutingPolicyStatus) -> Option<LedgerState> {
     let free = ledgers.iter().map(|l| l.free_bytes >> 26 << 26).min();
     let before = old.ledger.as_ref().and_then(|l| l.last_write.as_ref());
     let at = i64::try_from(newest).ok().filter(|us| *us > 0).and_then(|us| Timestamp::from_microsecond(us).ok());
-    Some(LedgerState { last_write: at.map(|at| steady(before, at)), free_bytes: free.and_then(|f| i64::try_from(f).ok()) })
+    Some(LedgerState {
+        last_write: at.map(|at| steady(before, at)),
+        free_bytes: free.and_then(|f| i64::try_from(f).ok()),
+    })
 }
 
 /// Events that a change of status is worth.
@@ -199,9 +202,13 @@ pub async fn events(context: &Context, object: &DynamicObject, old: &RoutingPoli
         events::warn(context, Kind::RoutingPolicy, object, "SnapshotRefused", note).await;
     }
     for denied in new.denied.iter() {
-        let before = old.denied.iter().find(|d| d.class == denied.class && d.reason == denied.reason).map_or(0, |d| d.count);
+        let before =
+            old.denied.iter().find(|d| d.class == denied.class && d.reason == denied.reason).map_or(0, |d| d.count);
         if denied.count > before {
-            let note = format!("{} requests of class {} were denied in the last hour: {}", denied.count, denied.class, denied.reason);
+            let note = format!(
+                "{} requests of class {} were denied in the last hour: {}",
+                denied.count, denied.class, denied.reason
+            );
             events::warn(context, Kind::RoutingPolicy, object, "BoundaryDenied", note).await;
         }
     }

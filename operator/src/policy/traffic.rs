@@ -58,7 +58,11 @@ pub fn by_tier(hour: &Window, names: &Names) -> Vec<TierTraffic> {
                 tier: name.clone(),
                 percent: figures::whole_percent(hour.count(|f| answered(f) && f.tier == *uid), all),
                 ttft_p95: latency.first_token.quantile(0.95).map(figures::duration).unwrap_or_default(),
-                cost_per_1k: if tokens == 0 { String::new() } else { figures::money(usage.cost_micros * 1000 / tokens) },
+                cost_per_1k: if tokens == 0 {
+                    String::new()
+                } else {
+                    figures::money(usage.cost_micros * 1000 / tokens)
+                },
             }
         })
         .collect()
@@ -174,7 +178,8 @@ mod tests {
             ("c", Class::Public, Outcome::Escalated, "escalated", "", 2),
             ("", Class::Restricted, Outcome::Unavailable, "no_device", "detector_timeout", 100),
         ]);
-        let names = Names(vec![("e".into(), "edge".into(), Boundary::Device), ("c".into(), "cloud".into(), Boundary::Public)]);
+        let names =
+            Names(vec![("e".into(), "edge".into(), Boundary::Device), ("c".into(), "cloud".into(), Boundary::Public)]);
         let shares: Vec<_> = by_tier(&hour, &names).into_iter().map(|t| (t.tier, t.percent)).collect();
         assert_eq!(shares, [("edge".to_owned(), 78), ("cloud".to_owned(), 22)]);
         assert_eq!((local(&hour, &names), overflowed(&hour), escalated(&hour)), (78, 20, 2));

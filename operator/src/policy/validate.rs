@@ -21,6 +21,8 @@ pub struct ValidPolicy {
     pub mounted: Snapshot,
     /// Credentials of its endpoint tiers that may be mounted.
     pub credentials: Vec<Credentials>,
+    /// The Secret with the client port's certificate; none: the port is plain.
+    pub tls_secret: Option<String>,
     /// The Secret with the callers' keys.
     pub api_keys_secret: Option<String>,
 }
@@ -38,14 +40,25 @@ pub struct Credentials {
 ///
 /// # Errors
 /// The first thing that is wrong, with what to write instead.
-pub fn compile(policy: &RoutingPolicy, resolved: &Resolved, cluster_uid: &str, routers: u32) -> Result<Snapshot, Invalid> {
+pub fn compile(
+    policy: &RoutingPolicy,
+    resolved: &Resolved,
+    cluster_uid: &str,
+    routers: u32,
+) -> Result<Snapshot, Invalid> {
     let tiers: Vec<&terrace_crds::Tier> = resolved.tiers.iter().map(AsRef::as_ref).collect();
     let budgets: Vec<&terrace_crds::LatencyBudget> = resolved.claims.holders.iter().map(AsRef::as_ref).collect();
     Ok(terrace_crds::compile(policy, &tiers, &budgets, cluster_uid, routers)?)
 }
 
 /// Puts together what `build` needs.
-pub fn valid(owner: Owner, policy: &RoutingPolicy, resolved: &Resolved, mounted: Snapshot, world: &World) -> ValidPolicy {
+pub fn valid(
+    owner: Owner,
+    policy: &RoutingPolicy,
+    resolved: &Resolved,
+    mounted: Snapshot,
+    world: &World,
+) -> ValidPolicy {
     let credentials = resolved
         .tiers
         .iter()
@@ -63,6 +76,7 @@ pub fn valid(owner: Owner, policy: &RoutingPolicy, resolved: &Resolved, mounted:
         owner,
         mounted,
         credentials,
+        tls_secret: spec.listener.as_ref().map(|l| l.tls.secret_ref.name.to_string()),
         api_keys_secret: spec.access.api_keys.as_ref().map(|k| k.secret_ref.name.to_string()),
         spec,
     }

@@ -144,7 +144,8 @@ impl Fold {
     /// What all policies together report of one tier.
     pub fn tier(&self, tier_uid: &str, now_us: u64) -> TierView {
         let this_minute = (now_us % MINUTE_US) as f64 / 1e6;
-        let mut sum = TierView { recent_seconds: this_minute + 60.0 * (RECENT_MINUTES - 1) as f64, ..TierView::default() };
+        let mut sum =
+            TierView { recent_seconds: this_minute + 60.0 * (RECENT_MINUTES - 1) as f64, ..TierView::default() };
         let now = now_us / MINUTE_US;
         for policy in self.policies.values() {
             for minute in policy.minutes.iter().filter(|m| m.index + WINDOW_MINUTES > now) {

@@ -17,7 +17,6 @@ use crate::children::{Site, identity_secret, meta, network, selector, service_ac
 use crate::labels;
 use crate::pki::Files;
 
-
 /// Everything a tier wants in the cluster; nothing for an endpoint, whose tier lives in the routers alone.
 pub fn build(tier: &ValidTier, files: Files, site: &Site) -> Prepared {
     let mut children = Prepared::default();
@@ -58,11 +57,7 @@ fn service(name: &str, tier: &ValidTier) -> Service {
 }
 
 /// Routers of the allowed namespaces and the operator, nobody else.
-fn network_policy(
-    name: &str,
-    tier: &ValidTier,
-    site: &Site,
-) -> k8s_openapi::api::networking::v1::NetworkPolicy {
+fn network_policy(name: &str, tier: &ValidTier, site: &Site) -> k8s_openapi::api::networking::v1::NetworkPolicy {
     let labels = labels::tier(&tier.owner.name);
     let routers = network::peer(&tier.spec.allowed_policies.namespaces, Some(selector(&labels::routers())));
     network::policy(name, &labels, &labels, AGENT_PORT, vec![routers, network::operator(&site.namespace)])

@@ -57,7 +57,8 @@ pub async fn dereference(context: &Context, owner: &Owner, spec: &TierSpec) -> R
         Some(gpu) => gpu_of(context, gpu).await?,
         None => Ok(()),
     };
-    let level = |labels: std::collections::BTreeMap<String, String>| labels.get("pod-security.kubernetes.io/enforce").cloned();
+    let level =
+        |labels: std::collections::BTreeMap<String, String>| labels.get("pod-security.kubernetes.io/enforce").cloned();
     let enforced = world.namespace_labels(&owner.namespace).and_then(level);
     Ok(Facts {
         pods,
@@ -71,7 +72,11 @@ pub async fn dereference(context: &Context, owner: &Owner, spec: &TierSpec) -> R
     })
 }
 
-async fn credentials(context: &Context, owner: &Owner, endpoint: &Endpoint) -> Result<Result<(), Trouble>, kube::Error> {
+async fn credentials(
+    context: &Context,
+    owner: &Owner,
+    endpoint: &Endpoint,
+) -> Result<Result<(), Trouble>, kube::Error> {
     let entries = match credentials::of(endpoint, &credentials::annotations_in(&context.world, &owner.namespace)) {
         Ok(entries) => entries,
         Err(trouble) => return Ok(Err(trouble)),
@@ -96,7 +101,9 @@ async fn gpu_of(context: &Context, gpu: &Gpu) -> Result<Result<(), (&'static str
         match api.get_opt(class.as_str()).await {
             Ok(Some(_)) => {}
             Ok(None) => {
-                let message = format!("RuntimeClass {class} does not exist: install the device's container runtime, or name another");
+                let message = format!(
+                    "RuntimeClass {class} does not exist: install the device's container runtime, or name another"
+                );
                 return Ok(Err(("RuntimeClassMissing", message)));
             }
             // Without the permission to look, the pods will tell.
@@ -113,11 +120,16 @@ async fn gpu_of(context: &Context, gpu: &Gpu) -> Result<Result<(), (&'static str
         .filter_map(|node| Some(node.status.as_ref()?.allocatable.as_ref()?.get(resource)?.0.clone()))
         .collect();
     Ok(if amounts.is_empty() {
-        Err(("NoAllocatableGpu", format!("no node offers {resource}: install its device plugin, or name what the nodes offer")))
+        Err((
+            "NoAllocatableGpu",
+            format!("no node offers {resource}: install its device plugin, or name what the nodes offer"),
+        ))
     } else if amounts.iter().all(|amount| amount == "0") {
-        Err(("DevicePluginNotReady", format!("nodes know {resource} but offer none of it: look at the device plugin's pods")))
+        Err((
+            "DevicePluginNotReady",
+            format!("nodes know {resource} but offer none of it: look at the device plugin's pods"),
+        ))
     } else {
         Ok(())
     })
 }
-

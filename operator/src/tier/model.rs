@@ -55,15 +55,14 @@ pub(super) fn of(fleet: &Fleet) -> Model {
                 pull_policy: Some("IfNotPresent".into()),
             };
             model.volume("model", MODELS, true, Volume { image: Some(source), ..Volume::default() });
-            model.pull_secrets = (!image.pull_secrets.is_empty())
-                .then(|| image.pull_secrets.iter().map(|s| LocalObjectReference { name: s.name.to_string() }).collect());
+            model.pull_secrets = (!image.pull_secrets.is_empty()).then(|| {
+                image.pull_secrets.iter().map(|s| LocalObjectReference { name: s.name.to_string() }).collect()
+            });
         }
         Source::Claim(claim) => {
             model.file(claim.path.as_str(), fleet);
-            let source = PersistentVolumeClaimVolumeSource {
-                claim_name: claim.name.to_string(),
-                read_only: Some(true),
-            };
+            let source =
+                PersistentVolumeClaimVolumeSource { claim_name: claim.name.to_string(), read_only: Some(true) };
             let volume = Volume { persistent_volume_claim: Some(source), ..Volume::default() };
             model.volume("model", MODELS, true, volume);
         }
@@ -109,9 +108,7 @@ fn cache(fleet: &Fleet) -> Volume {
         return Volume { ephemeral: Some(source), ..Volume::default() };
     }
     let limit = cache.and_then(|c| c.empty_dir.as_ref()).and_then(|e| e.size_limit.as_ref());
-    let source = EmptyDirVolumeSource {
-        size_limit: limit.map(|l| Quantity(l.to_string())),
-        ..EmptyDirVolumeSource::default()
-    };
+    let source =
+        EmptyDirVolumeSource { size_limit: limit.map(|l| Quantity(l.to_string())), ..EmptyDirVolumeSource::default() };
     Volume { empty_dir: Some(source), ..Volume::default() }
 }

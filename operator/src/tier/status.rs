@@ -66,7 +66,11 @@ pub fn status(
         devices,
         problems,
         rollout: fleet.map(|_| RolloutState { updated: workload.updated, digests: digests(facts) }),
-        certificates: facts.files.as_ref().and_then(crate::pki::not_after).map(|t| Certificates { not_after: Time(whole_second(t)) }),
+        certificates: facts
+            .files
+            .as_ref()
+            .and_then(crate::pki::not_after)
+            .map(|t| Certificates { not_after: Time(whole_second(t)) }),
         model: Some(model_in_use(spec, facts)),
         observed: observed(facts, old.observed.as_ref()),
     }
@@ -115,7 +119,11 @@ fn parse<T: DeserializeOwned>(object: &DynamicObject) -> Option<T> {
 fn model_available(spec: &TierSpec, ready: i32, problems: &[terrace_crds::tier::Problem], facts: &Facts) -> Want {
     let Some(fleet) = &spec.backend.fleet else { return Want::not_applicable("ModelAvailable") };
     if let Some(problem) = problems.iter().find(|p| pods::MODEL.contains(&p.reason.as_str())) {
-        return Want::no("ModelAvailable", problem.reason.clone(), format!("on node {}: {}", problem.node, problem.message));
+        return Want::no(
+            "ModelAvailable",
+            problem.reason.clone(),
+            format!("on node {}: {}", problem.node, problem.message),
+        );
     }
     if fleet.model.source.host_path.is_some() && facts.host_paths_forbidden && facts.pods.is_empty() {
         let message = "the namespace's Pod Security level forbids hostPath volumes: use http, image or claim, or label the namespace pod-security.kubernetes.io/enforce=privileged";
@@ -156,7 +164,13 @@ fn reachable(facts: &Facts) -> Want {
     }
 }
 
-fn all_ready(accepted: &Want, credentials: &Want, gpu: &Want, reachable: &Want, devices: Option<&DeviceCounts>) -> Want {
+fn all_ready(
+    accepted: &Want,
+    credentials: &Want,
+    gpu: &Want,
+    reachable: &Want,
+    devices: Option<&DeviceCounts>,
+) -> Want {
     for condition in [accepted, credentials, gpu, reachable] {
         // What is not known yet keeps nothing from being ready; only what is known to be wrong does.
         if condition.fails() {

@@ -85,7 +85,8 @@ fn source(fleet: &tier::Fleet, site: &Site) -> Result<Source, Invalid> {
         (None, None, Some(claim), None) => Ok(Source::Claim(claim)),
         (None, None, None, Some(host)) => {
             let path = host.path.as_str();
-            let under = |allowed: &String| path.strip_prefix(allowed.trim_end_matches('/')).is_some_and(|p| p.starts_with('/'));
+            let under =
+                |allowed: &String| path.strip_prefix(allowed.trim_end_matches('/')).is_some_and(|p| p.starts_with('/'));
             if site.allowed_host_paths.iter().any(under) {
                 return Ok(Source::HostPath(host));
             }

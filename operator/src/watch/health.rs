@@ -126,7 +126,9 @@ impl Gauge {
 /// None: the ordinary end of a watch, which is simply begun anew.
 fn judge(error: &watcher::Error) -> Option<Trouble> {
     let source = match error {
-        watcher::Error::InitialListFailed(e) | watcher::Error::WatchStartFailed(e) | watcher::Error::WatchFailed(e) => e,
+        watcher::Error::InitialListFailed(e) | watcher::Error::WatchStartFailed(e) | watcher::Error::WatchFailed(e) => {
+            e
+        }
         watcher::Error::WatchError(_) | watcher::Error::NoResourceVersion => return None,
     };
     Some(match code(source) {

@@ -8,11 +8,11 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use futures::StreamExt;
+use kube::Resource;
 use kube::api::Api;
 use kube::runtime::reflector::{Lookup, Store, store::Writer};
 use kube::runtime::utils::Backoff;
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::Resource;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
@@ -39,7 +39,14 @@ pub fn start<K>(
     mut on: impl FnMut(Change<'_, K>) + Send + 'static,
 ) -> Store<K>
 where
-    K: Resource + Lookup<DynamicType = <K as Resource>::DynamicType> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    K: Resource
+        + Lookup<DynamicType = <K as Resource>::DynamicType>
+        + Clone
+        + DeserializeOwned
+        + Debug
+        + Send
+        + Sync
+        + 'static,
     <K as Resource>::DynamicType: Eq + Hash + Clone + Send + Sync + Unpin,
 {
     let resource = <K as Resource>::plural(&kind).into_owned();

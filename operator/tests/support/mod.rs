@@ -1,5 +1,7 @@
 //! Plain objects for pure tests, and golden files.
 
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -7,9 +9,9 @@ use terrace_contract::snapshot::Snapshot;
 use terrace_crds::{RoutingPolicy, Tier};
 use terrace_operator::apply::Owner;
 use terrace_operator::children::Site;
+use terrace_operator::credentials::Entry;
 use terrace_operator::pki::Files;
 use terrace_operator::policy::{Credentials, ValidPolicy};
-use terrace_operator::credentials::Entry;
 use terrace_operator::{policy, tier as tiers};
 
 pub fn site() -> Site {
@@ -58,6 +60,7 @@ pub fn policy_children(name: &str, spec: &Value) -> Vec<Value> {
     let valid = ValidPolicy {
         owner: owner("RoutingPolicy", name),
         api_keys_secret: parsed.spec.access.api_keys.as_ref().map(|k| k.secret_ref.name.to_string()),
+        tls_secret: parsed.spec.listener.as_ref().map(|l| l.tls.secret_ref.name.to_string()),
         spec: parsed.spec,
         mounted: snapshot(),
         credentials: vec![Credentials {
