@@ -55,7 +55,7 @@ impl Sequence {
         let prefill = tracing::info_span!(
             parent: &request.span,
             "prefill",
-            terrace.tokens = request.prompt.len(),
+            terrace.tokens = request.prompt.len() as i64,
             terrace.cached_tokens = 0,
             terrace.tokens_per_second = tracing::field::Empty,
         );
@@ -156,12 +156,14 @@ impl Sequence {
         };
         if let Some(span) = self.decode.take() {
             let steps = self.completion.saturating_sub(1);
-            span.record("terrace.tokens", self.completion);
+            span.record("terrace.tokens", i64::from(self.completion));
             span.record("terrace.tokens_per_second", per_second(steps as usize, timings.decode));
             span.record("terrace.batch_size", self.batched as f64 / f64::from(steps.max(1)));
         }
         let usage = Usage { prompt: self.request.prompt.len() as u32, completion: self.completion, cached: 0 };
         let confidence = self.confidence.result();
+        // The caller's span ends when the caller says so, not when this thread comes to drop it.
+        self.request.span = tracing::Span::none();
         let _ = self.events.try_send(Event::Done(Done { finish_reason, usage, confidence, timings }));
     }
 

@@ -105,7 +105,7 @@ impl Flow {
             let event = self.events.recv().await.unwrap_or(Event::Failed(Failure::Stopped));
             match &event {
                 Event::Started { queued } => {
-                    self.watch.span.record(attribute::QUEUE_US, queued.as_micros() as u64);
+                    self.watch.span.record(attribute::QUEUE_US, queued.as_micros() as i64);
                     continue;
                 }
                 Event::Piece(_) => self.watch.token(),
@@ -214,8 +214,8 @@ impl Watch {
     fn done(&mut self, done: &Done) {
         self.outcome = Outcome::Answered;
         self.agent.meters.answered(done);
-        self.span.record(attribute::INPUT_TOKENS, done.usage.prompt);
-        self.span.record(attribute::OUTPUT_TOKENS, done.usage.completion);
+        self.span.record(attribute::INPUT_TOKENS, i64::from(done.usage.prompt));
+        self.span.record(attribute::OUTPUT_TOKENS, i64::from(done.usage.completion));
         self.span.record(attribute::FINISH_REASONS, done.finish_reason.as_str());
         self.span.record(attribute::STATUS_CODE, 200);
     }
@@ -227,7 +227,7 @@ impl Watch {
             400..500 => Outcome::Invalid,
             _ => Outcome::Failed,
         };
-        self.span.record(attribute::STATUS_CODE, error.code.status());
+        self.span.record(attribute::STATUS_CODE, i64::from(error.code.status()));
         self.span.record(attribute::ERROR_TYPE, error.code.as_str());
         if error.code.status() >= 500 {
             self.span.record("otel.status_code", "ERROR");
@@ -249,7 +249,7 @@ impl Drop for Watch {
         // A stream outlives the handler that the span was entered for.
         traces::end_now(&self.span);
         tracing::debug!(
-            parent: &self.span, outcome = ?self.outcome, total_ms = self.arrived.elapsed().as_millis() as u64, "ended"
+            parent: &self.span, outcome = self.outcome.as_str(), total_ms = self.arrived.elapsed().as_millis() as u64, "ended"
         );
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -15,7 +15,7 @@ use terrace_telemetry::names::metric;
 use crate::engine::Done;
 
 /// What became of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// Answered.
     Answered,
@@ -29,9 +29,22 @@ pub(super) enum Outcome {
     Cancelled,
 }
 
+impl Outcome {
+    /// The label's value.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Outcome::Answered => "answered",
+            Outcome::Invalid => "invalid",
+            Outcome::Refused => "refused",
+            Outcome::Failed => "failed",
+            Outcome::Cancelled => "cancelled",
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByOutcome {
-    outcome: Outcome,
+    outcome: &'static str,
 }
 
 /// The agent's metrics. Clones are the same.
@@ -82,7 +95,7 @@ impl Meters {
     }
 
     pub(super) fn ended(&self, outcome: Outcome) {
-        self.requests.get_or_create(&ByOutcome { outcome }).inc();
+        self.requests.get_or_create(&ByOutcome { outcome: outcome.as_str() }).inc();
     }
 
     pub(super) fn first_token(&self, after: Duration) {
@@ -95,5 +108,29 @@ impl Meters {
         if done.usage.completion > 1 {
             self.per_token.observe(done.timings.decode.as_secs_f64() / f64::from(done.usage.completion - 1));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_documentation_lists_every_metric() {
+        let metrics = Metrics::new();
+        Meters::new(&metrics).ended(Outcome::Answered);
+        let text = metrics.text();
+        let registered: BTreeSet<String> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
+            .map(|(name, kind)| format!("{name}{}", if kind == "counter" { "_total" } else { "" }))
+            .collect();
+        let docs = include_str!("../../../docs/metrics.md");
+        let section = docs.split("\n## ").find(|s| s.starts_with("Agent\n")).unwrap();
+        let listed: BTreeSet<String> =
+            section.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split('`').next()?.to_owned())).collect();
+        assert_eq!(listed, registered);
     }
 }

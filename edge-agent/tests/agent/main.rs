@@ -1,0 +1,9 @@
+//! The real program with the real model over real sockets, asked as routers, SDKs and probes ask.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
+
+mod answers;
+mod identity;
+mod lifecycle;
+mod refusals;
+mod sdk;
+mod support;

@@ -1,0 +1,129 @@
+//! What a bad request gets, and what a program gets that cannot start.
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use serde_json::{Value, json};
+use terrace_contract::load::Load;
+
+use crate::support::{Agent, Answer, LIMIT, MODEL, SHA256, chat, log, model, program, with};
+
+#[tokio::test]
+async fn each_fault_has_its_status_its_code_and_its_place() {
+    let Some(agent) = Agent::start(&["--context-tokens", "256"]).await else { return };
+    let ok = chat("Hi", 1);
+    let word = "word ".repeat(2000);
+    let image = json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]);
+    let cases = [
+        (
+            with(ok.clone(), json!({"messages": [{"role": "wizard", "content": "x"}]})),
+            400,
+            "invalid_request",
+            "/messages/0/role",
+        ),
+        (with(ok.clone(), json!({"temperature": 9})), 400, "invalid_request", "/temperature"),
+        (with(ok.clone(), json!({"model": "gpt-9"})), 404, "model_not_found", "/model"),
+        (with(ok.clone(), json!({"tools": [{"type": "function"}]})), 422, "unsupported_feature", "/tools"),
+        (with(ok.clone(), json!({"messages": image})), 422, "unsupported_feature", "/messages/0/content"),
+        (
+            with(ok.clone(), json!({"response_format": {"type": "json_object"}})),
+            422,
+            "unsupported_feature",
+            "/response_format",
+        ),
+        (chat(&word, 1), 422, "context_too_long", ""),
+    ];
+    for (body, status, code, place) in cases {
+        let answer = agent.post("/v1/chat/completions", &body).await;
+        assert_eq!((answer.status, answer.code().as_str()), (status, code), "{}", answer.text());
+        assert_eq!(answer.json()["error"]["param"].as_str().unwrap_or(""), place);
+        assert!(Load::from_header(answer.headers["endpoint-load-metrics"].to_str().unwrap()).is_some());
+    }
+    let long = agent.post("/v1/chat/completions", &chat(&word, 1)).await.text();
+    assert!(long.contains("256"), "{long}");
+
+    let raw = async |method: &str, path: &str, body: &[u8]| {
+        let uri = format!("http://{}{path}", agent.plain);
+        let request =
+            Request::builder().method(method).uri(uri).body(Full::from(Bytes::copy_from_slice(body))).unwrap();
+        let answer = Answer::read(agent.send(request).await).await;
+        (answer.status, answer.code())
+    };
+    assert_eq!(raw("POST", "/v1/chat/completions", br#"{"model": "#).await, (400, "invalid_request".into()));
+    assert_eq!(raw("POST", "/v1/chat/completions", &vec![b' '; 10 << 20]).await, (413, "request_too_large".into()));
+    assert_eq!(raw("GET", "/v1/chat/completions", b"").await, (405, "method_not_allowed".into()));
+    assert_eq!(raw("GET", "/v2", b"").await, (404, "not_found".into()));
+    // The control, after all of it.
+    assert_eq!(agent.post("/v1/chat/completions", &ok).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_full_queue_says_when_to_come_back() {
+    let Some(agent) = Agent::start(&["--queue-limit", "0"]).await else { return };
+    let long = agent
+        .send(agent.json("/v1/chat/completions", &with(chat("Count to a million.", 2000), json!({"stream": true}))))
+        .await;
+    assert_eq!(long.status(), 200);
+    let refused = agent.post("/v1/chat/completions", &chat("Hi", 1)).await;
+    assert_eq!((refused.status, refused.code().as_str()), (429, "rate_limited"), "{}", refused.text());
+    assert!(refused.headers["retry-after-ms"].to_str().unwrap().parse::<u64>().unwrap() > 0);
+    drop(long);
+}
+
+/// Runs the program to its end and returns its termination message.
+async fn ends(flags: &[&str]) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = program(folder.path(), flags);
+    let status = tokio::time::timeout(LIMIT, child.wait()).await.expect("it does not end").unwrap();
+    assert_eq!(status.code(), Some(1), "{}", log(folder.path()));
+    let left: Value = serde_json::from_slice(&std::fs::read(folder.path().join("termination")).unwrap()).unwrap();
+    let sentence = left["message"].as_str().unwrap();
+    assert!(log(folder.path()).contains(&sentence.replace('"', "\\\"")), "{sentence} / {}", log(folder.path()));
+    left
+}
+
+#[tokio::test]
+async fn a_program_that_cannot_serve_says_why_in_one_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let rubbish = folder.path().join("rubbish.gguf");
+    std::fs::write(&rubbish, b"GGUX rubbish").unwrap();
+    let rubbish = rubbish.display().to_string();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let busy = taken.local_addr().unwrap().to_string();
+    let nobody = folder.path().display().to_string();
+    let plain = ["--plain-listen", "127.0.0.1:0"];
+    let url = format!("http://{}/m.gguf", std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
+    let pull = ["--model-url", &url, "--model-sha256", SHA256, "--cache-dir", &nobody, "--pull-patience", "0"];
+    for (flags, reason, word) in [
+        (vec!["--model", "/nowhere/m.gguf"], "NotFound", "/nowhere/m.gguf"),
+        (vec!["--model", &rubbish], "InvalidModel", "not a GGUF"),
+        (vec!["--model", &rubbish, "--model-sha256", SHA256], "DigestMismatch", SHA256),
+        (vec!["--model", &rubbish, "--device", "cuda"], "DriverUnusable", "--device cpu"),
+        (pull.to_vec(), "Unreachable", &url),
+    ] {
+        let left = ends(&[&flags[..], &plain].concat()).await;
+        assert_eq!(left["reason"], reason, "{left}");
+        assert!(left["message"].as_str().unwrap().contains(word), "{left}");
+    }
+    let left = ends(&["--model", &rubbish, "--plain-listen", &busy]).await;
+    assert!(left["message"].as_str().unwrap().contains(&busy), "{left}");
+    let left = ends(&["--model", &rubbish, "--listen", "127.0.0.1:0", "--identity-dir", &nobody]).await;
+    assert!(left["message"].as_str().unwrap().contains("tls.crt"), "{left}");
+}
+
+#[tokio::test]
+async fn an_unknown_architecture_is_named() {
+    let Some(path) = model() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let mut bytes = std::fs::read(path).unwrap();
+    // The value of general.architecture is "llama"; a name of the same length is another architecture.
+    let key = b"general.architecture";
+    let at = bytes.windows(key.len()).position(|w| w == key).unwrap() + key.len() + 4 + 8;
+    assert_eq!(&bytes[at..at + 5], b"llama");
+    bytes[at..at + 5].copy_from_slice(b"lemur");
+    let file = folder.path().join("m.gguf");
+    std::fs::write(&file, bytes).unwrap();
+    let left = ends(&["--model", &file.display().to_string(), "--plain-listen", "127.0.0.1:0"]).await;
+    assert_eq!(left["reason"], "InvalidModel");
+    assert!(left["message"].as_str().unwrap().contains("lemur"), "{left} {MODEL}");
+}
