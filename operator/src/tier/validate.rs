@@ -20,6 +20,7 @@ pub struct ValidTier {
 
 /// Exactly one backend.
 #[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "one a tier and reconcile, never a list of them")]
 pub enum Valid {
     /// Agents.
     Fleet(Box<Fleet>),
