@@ -1,5 +1,6 @@
 //! What tiers and policies become, as golden files: read the difference as a reviewer would.
 //! `UPDATE_GOLDEN=1 cargo test --release -p terrace-operator --test build` rewrites them.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
 mod support;
 

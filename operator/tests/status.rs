@@ -1,4 +1,5 @@
 //! What status says of a tier: facts in, conditions out.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! Each document has a checked-in JSON Schema and a golden; `UPDATE_SCHEMA=1` rewrites the schemas.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
 use std::path::PathBuf;
 

@@ -1,4 +1,5 @@
 //! The admin port and the port file over a real socket.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};

@@ -1,4 +1,5 @@
 //! A collector that is not there: one warning that names it, and nothing else happens.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
 use std::process::{Command, Stdio};
 

@@ -1,6 +1,7 @@
 //! The whole way of a span: this process under `init`, a collector on a real socket, and a file.
 //!
 //! One test, since telemetry is set up once a process.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
