@@ -7,10 +7,10 @@ build=1; [ "${1:-}" = --no-build ] && { build=; shift; }
 [ $# -gt 0 ] || set -- operator router agent
 TAG=${TAG:-$(git rev-parse --short=12 HEAD)}
 musl=x86_64-unknown-linux-musl
-if [ -n "$build" ]; then
-  static=(); for name in "$@"; do [ "$name" = agent ] || static+=(-p "terrace-$name"); done
-  [ ${#static[@]} = 0 ] || cargo build --release --target $musl "${static[@]}"
-  [[ " $* " != *" agent "* ]] || cargo build --release -p terrace-agent
+if [ -n "$build" ]; then # --workspace: the same features as every other build, so that nothing is compiled twice
+  static=(); for name in "$@"; do [ "$name" = agent ] || static+=(--bin "terrace-$name"); done
+  [ ${#static[@]} = 0 ] || cargo build --release --workspace --target $musl "${static[@]}"
+  [[ " $* " != *" agent "* ]] || cargo build --release --workspace --bin terrace-agent
 fi
 out=target/images; mkdir -p $out
 for name in "$@"; do

@@ -3,5 +3,5 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/model.sh > /dev/null
-cargo build --release --quiet -p terrace-cli -p terrace-router -p terrace-agent
+cargo build --release --quiet --workspace --bin terrace --bin terrace-router --bin terrace-agent
 exec target/release/terrace up -f examples/quickstart --ask "${ASK:-What is the capital of France?}"
