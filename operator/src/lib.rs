@@ -30,6 +30,7 @@ pub mod metrics;
 pub mod outcome;
 pub mod pki;
 pub mod policy;
+pub mod probe;
 pub mod problem;
 pub mod report;
 pub mod run;
