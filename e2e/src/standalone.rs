@@ -52,17 +52,17 @@ impl Up {
 
     async fn stop(mut self) -> anyhow::Result<()> {
         let pid = self.child.id().context("terrace up has ended by itself")?.to_string();
+        let mut children = Command::new("pgrep");
+        children.args(["--parent", &pid]);
+        let children = shell::run(children, None, secs(5)).await.context("terrace up has no children")?;
         let mut kill = Command::new("kill");
         kill.args(["-INT", &pid]);
         shell::run(kill, None, secs(5)).await?;
-        let status = tokio::time::timeout(secs(20), self.child.wait())
-            .await
-            .context("terrace up did not end within 20 s of Ctrl-C")??;
+        let ended = tokio::time::timeout(secs(20), self.child.wait()).await;
+        let status = ended.context("terrace up did not end within 20 s of Ctrl-C")??;
         anyhow::ensure!(matches!(status.code(), Some(0 | 130)), "terrace up ended with {status}");
-        let mut left = Command::new("pgrep");
-        left.args(["--parent", &pid]);
-        let left = shell::output(left, None, secs(5)).await?;
-        anyhow::ensure!(left.stdout.is_empty(), "left behind: {}", left.stdout);
+        let left: Vec<_> = children.lines().filter(|c| std::path::Path::new("/proc").join(c).exists()).collect();
+        anyhow::ensure!(left.is_empty(), "children {left:?} of {children:?} are still there");
         Ok(())
     }
 }
@@ -172,6 +172,36 @@ pub async fn run(place: &Place) -> anyhow::Result<ExitCode> {
             Ok(())
         })
         .await;
+    steps
+        .step("terrace ask prints tier, reasons and hops", secs(120), async {
+            let mut command = Command::new(place.program("terrace")?);
+            command.args(["ask", "--url", &up.url, "--max-tokens", "8", "Say hello."]);
+            let printed = shell::run(command, None, secs(100)).await?;
+            for part in ["edge", "attempt", "prefill", "decode"] {
+                anyhow::ensure!(printed.contains(part), "no {part} in\n{printed}");
+            }
+            Ok(())
+        })
+        .await;
     steps.step("Ctrl-C ends it and every child", secs(40), up.stop()).await;
+    steps
+        .step("make up's command prints one answer and ends with 0", secs(150), async {
+            let mut command = Command::new(place.program("terrace")?);
+            command.args([
+                "up",
+                "-f",
+                &place.arg("examples/quickstart"),
+                "--listen",
+                "127.0.0.1:0",
+                "--ask",
+                "What is the capital of France?",
+            ]);
+            let printed = shell::run(command, None, secs(140)).await?;
+            for part in ["edge", "attempt", "prefill", "decode"] {
+                anyhow::ensure!(printed.contains(part), "no {part} in\n{printed}");
+            }
+            Ok(())
+        })
+        .await;
     Ok(steps.end())
 }

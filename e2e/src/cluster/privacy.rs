@@ -81,7 +81,14 @@ pub(super) async fn steps(scene: &Scene<'_>, steps: &mut Steps) -> Option<()> {
                 .from("cloud")?;
             received(scene, &mark, 1).await?;
             let headers = scene.machine.http(&[&control(scene).await?]).await?["headers"].to_string();
-            for forbidden in ["traceparent", "tracestate", "baggage", "x-terrace-class", "x-terrace-session", "x-terrace-deadline-ms"] {
+            for forbidden in [
+                "traceparent",
+                "tracestate",
+                "baggage",
+                "x-terrace-class",
+                "x-terrace-session",
+                "x-terrace-deadline-ms",
+            ] {
                 anyhow::ensure!(!headers.contains(forbidden), "the cloud received {forbidden}: {headers}");
             }
             Ok(())
