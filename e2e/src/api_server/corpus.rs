@@ -72,7 +72,10 @@ async fn in_status(server: &ApiServer, case: &Case) -> anyhow::Result<()> {
     let condition = if case.refused_by == Where::ResolvedRefs { "ResolvedRefs" } else { "Accepted" };
     let mut object = String::new();
     for document in &case.documents {
+        // Kubernetes knows ages in whole seconds, and the oldest wins: each object is made in a second of its own.
+        let made = second();
         object = apply(server, document).await?;
+        wait::until("the next second", secs(2), async || Ok(ensure!(second() > made, "still {made}"))).await?;
     }
     let result = wait::until(condition, secs(15), async || {
         let words = ["--namespace", SHOP, "get", object.trim(), "-o", "json"];
@@ -93,6 +96,10 @@ async fn in_status(server: &ApiServer, case: &Case) -> anyhow::Result<()> {
         delete(server, document).await;
     }
     result
+}
+
+fn second() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 
 /// Applies one document; its `kind/name`.

@@ -39,6 +39,8 @@ async fn kinds(place: &Place, server: &ApiServer, steps: &mut Steps) -> Option<(
         server.apply(&done.stdout).await?;
         let kinds = ["crd/tiers.terrace.dev", "crd/routingpolicies.terrace.dev", "crd/latencybudgets.terrace.dev"];
         server.kubectl(&[&["wait", "--for=condition=Established", "--timeout=20s"], kinds.as_slice()].concat()).await?;
+        // `platform` is another team's, of which the corpus tells.
+        server.kubectl(&["create", "namespace", "platform"]).await?;
         server.kubectl(&["create", "namespace", SHOP]).await
     };
     steps.step("the API server takes the kinds", secs(60), established).await?;
