@@ -35,7 +35,7 @@ impl Probe {
         stream.write_all(format!("GET /{path} HTTP/1.0\r\nHost: {host}\r\n\r\n").as_bytes())?;
         let mut answer = String::new();
         stream.take(1 << 20).read_to_string(&mut answer).with_context(|| format!("{url} does not answer"))?;
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((answer.as_str(), ""));
         let status = head.lines().next().unwrap_or_default();
         ensure!(status.split(' ').nth(1) == Some("200"), "{url} answered {status}: {body}");
         Ok(body.to_owned())
