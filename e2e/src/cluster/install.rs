@@ -69,7 +69,7 @@ async fn outside(scene: &Scene<'_>) -> anyhow::Result<()> {
     let keys = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "assistant-keys"}, "stringData": {"ci": KEY}});
     machine.apply(SHOP, &[credential, keys]).await?;
     for file in ["models", "cloud"] {
-        machine.apply_text("default", &manifest(scene, file)?).await?;
+        machine.apply_text(if file == "cloud" { OUTSIDE } else { file }, &manifest(scene, file)?).await?;
     }
     machine.condition("models", "pod/models", "Ready", secs(60)).await?;
     machine.condition(OUTSIDE, "pod/cloud", "Ready", secs(60)).await
