@@ -30,7 +30,8 @@ impl Probe {
         };
         let address = host.to_socket_addrs().with_context(|| format!("{host} does not resolve"))?.next();
         let address = address.with_context(|| format!("{host} has no address"))?;
-        let mut stream = TcpStream::connect_timeout(&address, LIMIT).with_context(|| format!("{host} ({address}) does not take connections"))?;
+        let mut stream = TcpStream::connect_timeout(&address, LIMIT)
+            .with_context(|| format!("{host} ({address}) does not take connections"))?;
         stream.set_read_timeout(Some(LIMIT))?;
         stream.write_all(format!("GET /{path} HTTP/1.0\r\nHost: {host}\r\n\r\n").as_bytes())?;
         let mut answer = String::new();

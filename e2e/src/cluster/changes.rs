@@ -10,8 +10,10 @@ use crate::wait::secs;
 pub(super) async fn steps(scene: &Scene<'_>, steps: &mut Steps) -> Option<()> {
     let machine = &scene.machine;
     steps
-        .step("routers become a DaemonSet and a Deployment again, and the other goes", secs(120), async {
-            for (workload, other) in [("DaemonSet", "deployment"), ("Deployment", "daemonset")] {
+        .step("routers become a DaemonSet and a Deployment again, and what they were goes", secs(120), async {
+            for (workload, other) in
+                [("Deployment", "daemonset"), ("DaemonSet", "deployment"), ("Deployment", "daemonset")]
+            {
                 machine.apply(SHOP, &[policy(workload)]).await?;
                 let wanted = format!("{}/second-router", workload.to_lowercase());
                 machine.until(&wanted, &["--namespace", SHOP, &wanted], secs(40), |_| true).await?;

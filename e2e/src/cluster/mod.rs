@@ -67,8 +67,9 @@ pub async fn run(place: &Place, keep: bool, until: Option<String>) -> anyhow::Re
         let _ = privacy::steps(&scene, &mut steps).await;
         let _ = outage::steps(&scene, &mut steps).await;
         let _ = changes::steps(&scene, &mut steps).await;
+        let _ = rbac::missing(&scene, &mut steps).await;
         let _ = removal::steps(&scene, &mut steps).await;
-        let _ = rbac::steps(&scene, &mut steps).await;
+        let _ = rbac::needless(&scene, &mut steps).await;
     }
     if steps.failures() > 0 {
         let evidence = scene.machine.evidence().await;

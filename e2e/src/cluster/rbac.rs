@@ -9,27 +9,23 @@ use super::{SYSTEM, Scene};
 use crate::steps::Steps;
 use crate::wait::secs;
 
-/// Reads the API server's audit log of the whole run.
-pub(super) async fn steps(scene: &Scene<'_>, steps: &mut Steps) -> Option<()> {
-    let events = steps
-        .step("the audit log holds what the operator asked for", secs(20), async {
-            let operator = format!("system:serviceaccount:{SYSTEM}:terrace-operator");
-            let events: Vec<Value> =
-                scene.machine.audit()?.into_iter().filter(|e| e["user"]["username"] == operator.as_str()).collect();
-            anyhow::ensure!(!events.is_empty(), "no request of {operator}");
-            Ok(events)
-        })
-        .await?;
+/// While the operator is installed: nothing that it asked for was refused. (Once the chart is going, its permissions go as well.)
+pub(super) async fn missing(scene: &Scene<'_>, steps: &mut Steps) -> Option<()> {
     steps
-        .step("no permission is missing", secs(10), async {
+        .step("no permission is missing", secs(20), async {
             let refused: BTreeSet<String> =
-                events.iter().filter(|e| e["responseStatus"]["code"] == 403).map(asked).collect();
+                events(scene)?.iter().filter(|e| e["responseStatus"]["code"] == 403).map(asked).collect();
             anyhow::ensure!(refused.is_empty(), "the API server refused: {refused:?}");
             Ok(())
         })
-        .await;
+        .await
+}
+
+/// At the end: every permission was used.
+pub(super) async fn needless(scene: &Scene<'_>, steps: &mut Steps) -> Option<()> {
     steps
         .step("no permission is needless", secs(30), async {
+            let events = events(scene)?;
             let allowed = || events.iter().filter(|e| e["responseStatus"]["code"] != 403);
             // An apply that makes an object needs `create` as well, though it is asked for as a patch.
             let made = allowed().filter(|e| e["verb"] == "patch" && e["responseStatus"]["code"] == 201);
@@ -42,6 +38,15 @@ pub(super) async fn steps(scene: &Scene<'_>, steps: &mut Steps) -> Option<()> {
             Ok(())
         })
         .await
+}
+
+/// What the operator asked for in the whole run, from the API server's audit log.
+fn events(scene: &Scene<'_>) -> anyhow::Result<Vec<Value>> {
+    let operator = format!("system:serviceaccount:{SYSTEM}:terrace-operator");
+    let events: Vec<Value> =
+        scene.machine.audit()?.into_iter().filter(|e| e["user"]["username"] == operator.as_str()).collect();
+    anyhow::ensure!(!events.is_empty(), "no request of {operator}");
+    Ok(events)
 }
 
 /// `verb group/resource` of one request.

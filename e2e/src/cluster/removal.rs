@@ -13,7 +13,7 @@ pub(super) async fn steps(scene: &Scene<'_>, steps: &mut Steps) -> Option<()> {
     steps
         .step("kubectl get tr,rp,lb fills its columns", secs(60), async {
             let table = machine.kubectl(&["--namespace", SHOP, "get", "tr,rp,lb", "-o", "wide"]).await?;
-            for column in ["BOUNDARY", "BACKEND", "LADDER", "ATTAINED", "edge>private>cloud", "fleet"] {
+            for column in ["BOUNDARY", "BACKEND", "LADDER", "ATTAINED", "edge>private>cloud", "DaemonSet", "Endpoint"] {
                 anyhow::ensure!(table.to_lowercase().contains(&column.to_lowercase()), "no {column} in\n{table}");
             }
             std::fs::write(scene.place.at("target/e2e/kubectl-get.txt"), table)?;
