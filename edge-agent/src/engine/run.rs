@@ -129,8 +129,7 @@ impl Engine {
         for index in (0..self.running.len()).rev() {
             let verdict = verdict(&self.running[index].events, self.running[index].request.deadline);
             if !matches!(verdict, Verdict::Fine) {
-                let sequence = self.retire(index);
-                verdict.tell(&sequence.events);
+                self.retire(index, |sequence| verdict.tell(&sequence.events));
             }
         }
     }
@@ -194,22 +193,22 @@ impl Engine {
         match self.running[index].turn(logits, &self.tokenizer) {
             Turn::Continues => take(&self.shared.pending_decode, u64::from(self.running[index].take_expected())),
             Turn::Ends(reason) => {
-                let mut sequence = self.retire(index);
-                self.shared.measured_answer(sequence.completion());
-                sequence.end(reason);
+                self.shared.measured_answer(self.running[index].completion());
+                self.retire(index, |sequence| sequence.end(reason));
             }
             Turn::Fails(failure) => {
-                let sequence = self.retire(index);
-                Verdict::Failed(failure).tell(&sequence.events);
+                self.retire(index, |sequence| Verdict::Failed(failure).tell(&sequence.events));
             }
         }
     }
 
-    fn retire(&mut self, index: usize) -> Sequence {
-        let sequence = self.running.remove(index);
+    /// Takes a sequence off the batch. Its last event goes out before its place is free: whoever waits for the engine
+    /// to be empty may then end the process.
+    fn retire(&mut self, index: usize, last_words: impl FnOnce(&mut Sequence)) {
+        let mut sequence = self.running.remove(index);
+        last_words(&mut sequence);
         self.free_slots.push(sequence.slot);
         self.forget(sequence.prompt_left() as u64, sequence.expected);
-        sequence
     }
 
     /// A request is over: its place is free, and what it still had to do is not pending any more.
