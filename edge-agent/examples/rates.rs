@@ -16,10 +16,10 @@ fn main() -> anyhow::Result<()> {
     let began = Instant::now();
     let mut model = LoadedModel::open(path.as_ref(), &options)?;
     let load = began.elapsed();
-    let tokens: Vec<u32> = (0..PREFILL as u32).map(|i| (100 + i * 7919 % 40_000) % model.info.vocabulary as u32).collect();
-    let mut run = |tokens: &[u32], position: usize| {
-        model.network.step(&[Feed { slot: 0, tokens, position, wants_logits: true }])
-    };
+    let tokens: Vec<u32> =
+        (0..PREFILL as u32).map(|i| (100 + i * 7919 % 40_000) % model.info.vocabulary as u32).collect();
+    let mut run =
+        |tokens: &[u32], position: usize| model.network.step(&[Feed { slot: 0, tokens, position, wants_logits: true }]);
     run(&tokens[..16], 0);
     let began = Instant::now();
     for (index, chunk) in tokens.chunks(CHUNK).enumerate() {

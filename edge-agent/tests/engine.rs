@@ -135,8 +135,7 @@ async fn sequences_of_one_batch_say_what_each_says_alone() {
     let prompts = ["hello", "a longer prompt that is not like the first", "42"];
     let alone = engine(EngineConfig::default());
     let together = engine(EngineConfig { max_sequences: 3, prefill_chunk: 5, ..EngineConfig::default() });
-    let events: Vec<_> =
-        prompts.iter().map(|p| together.submit(request(&together, p, 25)).unwrap().1).collect();
+    let events: Vec<_> = prompts.iter().map(|p| together.submit(request(&together, p, 25)).unwrap().1).collect();
     for (text, events) in prompts.iter().zip(events) {
         let single = collect(alone.submit(request(&alone, text, 25)).unwrap().1).await;
         assert_eq!(collect(events).await.ids, single.ids, "{text}");
@@ -216,7 +215,9 @@ async fn stop_and_a_passed_deadline_end_an_answer() {
     // A fresh engine has no rates, so it takes what it cannot make.
     let handle = engine(EngineConfig::default());
     let late = GenerateRequest { deadline: Some(Instant::now()), ..request(&handle, "hello", 240) };
-    if let Ok((_, events)) = handle.submit(GenerateRequest { deadline: Some(Instant::now() + Duration::from_micros(300)), ..late }) {
+    if let Ok((_, events)) =
+        handle.submit(GenerateRequest { deadline: Some(Instant::now() + Duration::from_micros(300)), ..late })
+    {
         assert_eq!(collect(events).await.last, Event::Failed(Failure::DeadlineExceeded));
     }
 }

@@ -4,12 +4,16 @@
 use std::path::PathBuf;
 
 use serde::Deserialize;
-use terrace_agent::engine::{Engine, EngineConfig, EngineHandle, Event, FinishReason, GenerateRequest, TokenLogprob};
-use terrace_agent::model::{LoadOptions, LoadedModel};
+use terrace_agent::engine::{Engine, EngineConfig, EngineHandle, Event, FinishReason, GenerateRequest};
+use terrace_agent::model::{Feed, LoadOptions, LoadedModel};
 
-/// Where our text first leaves llama.cpp's, both choices must be this close (in logits): the two round activations and
-/// the cache differently, so a tie can fall either way. Measured; see `near_ties` in the test's output.
-const NEAR_TIE: f32 = 0.35;
+/// Where our choice is not llama.cpp's, the two tokens' logits must be this close, in our logits and in its. Both round
+/// activations to eight bits, in different places, and each is that far from the exact product: where the first answer
+/// begins, its favourite leads by 0.35 and trails by 0.08 when the same weights are multiplied in 32 bits. Measured here:
+/// 15 of 459 tokens differ, the widest gap is 0.28.
+const NEAR_TIE: f32 = 0.4;
+/// Answers whose every token leads by this much have no ties.
+const CLEAR: f32 = 0.2;
 
 #[derive(Deserialize)]
 struct References {
@@ -23,6 +27,7 @@ struct Reference {
     prompt: String,
     prompt_ids: Vec<u32>,
     ids: Vec<u32>,
+    margins: Vec<f32>,
     text: String,
 }
 
@@ -62,16 +67,15 @@ fn prompt(handle: &EngineHandle, words: &str) -> Vec<u32> {
     handle.tokenizer().encode(&text).unwrap()
 }
 
-async fn answer(handle: &EngineHandle, ids: Vec<u32>) -> (String, Vec<TokenLogprob>, FinishReason) {
-    let request = GenerateRequest { top_logprobs: 20, ..GenerateRequest::new(ids, 64) };
-    let (_, mut events) = handle.submit(request).unwrap();
+async fn answer(handle: &EngineHandle, ids: Vec<u32>) -> (String, Vec<u32>, FinishReason) {
+    let (_, mut events) = handle.submit(GenerateRequest::new(ids, 64)).unwrap();
     let (mut text, mut tokens) = (String::new(), Vec::new());
     loop {
         match events.recv().await.expect("a last event") {
             Event::Started { .. } => {}
             Event::Piece(piece) => {
                 text.push_str(&piece.text);
-                tokens.extend(piece.tokens);
+                tokens.extend(piece.tokens.iter().map(|t| t.id));
             }
             Event::Done(done) => return (text, tokens, done.finish_reason),
             Event::Failed(failure) => panic!("{failure}"),
@@ -90,28 +94,45 @@ async fn texts_are_cut_as_llama_cpp_cuts_them() {
     }
 }
 
-#[tokio::test]
-async fn greedy_answers_are_llama_cpps() {
-    let Some(handle) = start(1) else { return };
-    let (mut same, mut ties) = (0, Vec::new());
-    let references = references().answers;
-    for reference in &references {
-        let (text, tokens, finish) = answer(&handle, prompt(&handle, &reference.prompt)).await;
-        let ids: Vec<u32> = tokens.iter().map(|t| t.id).collect();
-        let Some(at) = (0..ids.len().max(reference.ids.len())).find(|&i| ids.get(i) != reference.ids.get(i)) else {
-            assert_eq!(text, reference.text);
-            assert_eq!(finish == FinishReason::Length, ids.len() == 64);
-            same += 1;
-            continue;
-        };
-        let (Some(ours), Some(theirs)) = (tokens.get(at), reference.ids.get(at)) else {
-            panic!("{:?}: one ends at {at}, the other goes on: {text:?}", reference.prompt);
-        };
-        let their_logprob = ours.top.iter().find(|(id, _)| id == theirs).map(|(_, logprob)| *logprob);
-        let gap = their_logprob.map_or(f32::INFINITY, |theirs| ours.logprob - theirs);
-        assert!(gap <= NEAR_TIE, "{:?}: at {at} we say {}, llama.cpp {theirs}; gap {gap}", reference.prompt, ours.id);
-        ties.push((at, gap));
+/// Every token of llama.cpp's answers is our choice too, or one of two that are nearly as likely. The answers are fed
+/// as they are, so that one tie does not hide what comes after it.
+#[test]
+fn greedy_choices_are_llama_cpps() {
+    let Some(path) = model() else { return };
+    let options = LoadOptions { context_tokens: Some(512), ..LoadOptions::default() };
+    let mut network = LoadedModel::open(&path, &options).unwrap().network;
+    let mut next = |tokens: &[u32], position: usize| {
+        network.step(&[Feed { slot: 0, tokens, position, wants_logits: true }]).remove(0)
+    };
+    let (mut total, mut ties) = (0, Vec::new());
+    for Reference { prompt, prompt_ids, ids, margins, .. } in references().answers {
+        let mut logits = next(&prompt_ids, 0);
+        for (at, (&id, &margin)) in ids.iter().zip(&margins).enumerate() {
+            let best = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            let gap = best - logits[id as usize];
+            if gap > 0.0 {
+                assert!(gap.max(margin) <= NEAR_TIE, "{prompt:?} at {at}: {gap} here, {margin} there");
+                ties.push((gap, margin));
+            }
+            total += 1;
+            logits = next(&[id], prompt_ids.len() + at);
+        }
     }
-    eprintln!("{same} of {} the same; near_ties (position, gap): {ties:?}", references.len());
-    assert!(same * 2 >= references.len(), "only {same} are the same: {ties:?}");
+    let largest = ties.iter().map(|(gap, margin)| gap.max(*margin)).fold(0.0, f32::max);
+    eprintln!("{} of {total} tokens differ, all near ties; the largest gap is {largest}", ties.len());
+    assert!(total >= 400 && ties.len() * 20 <= total, "{} of {total} differ: {ties:?}", ties.len());
+}
+
+/// The whole way, where no tie can turn it: template, tokenizer, engine, text.
+#[tokio::test]
+async fn clear_answers_are_llama_cpps_word_for_word() {
+    let Some(handle) = start(1) else { return };
+    let clear = |r: &Reference| r.margins.iter().all(|m| *m >= CLEAR);
+    let clear: Vec<Reference> = references().answers.into_iter().filter(clear).collect();
+    assert!(clear.len() >= 2);
+    for reference in clear {
+        let (text, ids, finish) = answer(&handle, prompt(&handle, &reference.prompt)).await;
+        assert_eq!((text, ids), (reference.text, reference.ids));
+        assert_eq!(finish, FinishReason::Stop);
+    }
 }

@@ -80,13 +80,8 @@ impl EngineHandle {
         let id = RequestId(self.shared.next_id.fetch_add(1, Relaxed));
         // Room for every event there can be: the loop never waits for a slow reader.
         let (events, receiver) = mpsc::channel(max_tokens as usize + 4);
-        let submission = Submission {
-            id,
-            request: GenerateRequest { max_tokens, ..request },
-            events,
-            at: Instant::now(),
-            expected,
-        };
+        let submission =
+            Submission { id, request: GenerateRequest { max_tokens, ..request }, events, at: Instant::now(), expected };
         // The channel has as many places as can be claimed, so it can only be closed, never full.
         if self.queue.try_send(submission).is_err() {
             self.shared.release();

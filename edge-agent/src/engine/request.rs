@@ -109,7 +109,9 @@ pub enum Refused {
         retry_after: Duration,
     },
     /// At the measured rates the answer would be late.
-    #[error("predicted to take {predicted:?}, later than the deadline: try another device, or again in {retry_after:?}")]
+    #[error(
+        "predicted to take {predicted:?}, later than the deadline: try another device, or again in {retry_after:?}"
+    )]
     DeadlineUnmeetable {
         /// Queue, prefill and decode together.
         predicted: Duration,

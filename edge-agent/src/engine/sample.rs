@@ -102,9 +102,12 @@ impl Sampler {
 
 /// The lowest id among the largest.
 fn likeliest(logits: &[f32]) -> u32 {
-    let best = logits.iter().enumerate().fold((0, f32::NEG_INFINITY), |best, (id, &x)| {
-        if x > best.1 { (id, x) } else { best }
-    });
+    let best = logits.iter().enumerate().fold(
+        (0, f32::NEG_INFINITY),
+        |best, (id, &x)| {
+            if x > best.1 { (id, x) } else { best }
+        },
+    );
     best.0 as u32
 }
 

@@ -79,9 +79,11 @@ impl Tokenizer {
         let bos = id("tokenizer.ggml.bos_token_id")?;
         let eos = id("tokenizer.ggml.eos_token_id")?;
         let mut ends: HashSet<u32> = eos.into_iter().chain(id("tokenizer.ggml.eot_token_id")?).collect();
-        let ending = texts.iter().zip(&types).enumerate().filter(|(_, (text, kind))| {
-            **kind == CONTROL && END_OF_TURN.contains(&text.as_str())
-        });
+        let ending = texts
+            .iter()
+            .zip(&types)
+            .enumerate()
+            .filter(|(_, (text, kind))| **kind == CONTROL && END_OF_TURN.contains(&text.as_str()));
         ends.extend(ending.map(|(id, _)| id as u32));
         let add_bos = metadata.optional_bool("tokenizer.ggml.add_bos_token")?.unwrap_or(model == "llama");
         Ok(Tokenizer { inner, pieces, bos, add_bos, ends, eos, texts })
@@ -166,11 +168,7 @@ fn byte_level(metadata: &Metadata, texts: &[String]) -> Result<tokenizers::Token
 
 /// SentencePiece merges whatever gives the best scored piece. BPE does the same when each way to make a piece is a merge
 /// and better pieces come first.
-fn sentence_piece(
-    metadata: &Metadata,
-    texts: &[String],
-    types: &[i64],
-) -> Result<tokenizers::Tokenizer, GgufError> {
+fn sentence_piece(metadata: &Metadata, texts: &[String], types: &[i64]) -> Result<tokenizers::Tokenizer, GgufError> {
     let scores = metadata.optional_floats(SCORES)?.ok_or_else(|| GgufError::key(SCORES, "is missing"))?;
     if scores.len() != texts.len() {
         return Err(GgufError::key(SCORES, format!("has {} entries for {} tokens", scores.len(), texts.len())));

@@ -72,10 +72,8 @@ impl Attention {
         values: &mut [f16],
         out: &mut [f32],
     ) {
-        let rows: Vec<Row> = spans
-            .iter()
-            .flat_map(|s| (0..s.len).map(|i| Row { slot: s.slot, position: s.position + i }))
-            .collect();
+        let rows: Vec<Row> =
+            spans.iter().flat_map(|s| (0..s.len).map(|i| Row { slot: s.slot, position: s.position + i })).collect();
         assert!(qkv.len() == rows.len() * self.row() && out.len() == rows.len() * self.heads * self.width);
         let scale = 1.0 / (self.width as f32).sqrt();
         let mut queries = vec![0.0; out.len()];

@@ -1,6 +1,9 @@
 //! The products with AVX2, FMA and F16C. Each function here checks once what its loop then relies on; the instructions
 //! themselves were asked for by whoever passes [`Cpu::Avx2`](crate::device::Cpu).
-#![allow(unsafe_code, reason = "vector instructions; every pointer stays inside slices whose lengths are checked first")]
+#![allow(
+    unsafe_code,
+    reason = "vector instructions; every pointer stays inside slices whose lengths are checked first"
+)]
 
 use std::arch::x86_64::*;
 

@@ -118,7 +118,15 @@ impl Matrix {
                     for group in near..(near + 4).min(last) {
                         let weights = &bytes[group * group_bytes..(group + 1) * group_bytes];
                         let mut sums = [[0.0; GROUP]; 4];
-                        product(cpu, self.packing, weights, &x[at * (x.len() / count)..], x.len() / count, tile, &mut sums);
+                        product(
+                            cpu,
+                            self.packing,
+                            weights,
+                            &x[at * (x.len() / count)..],
+                            x.len() / count,
+                            tile,
+                            &mut sums,
+                        );
                         let width = (rows - group * GROUP).min(GROUP);
                         for (i, sums) in sums[..tile].iter().enumerate() {
                             // SAFETY: this run of groups is this thread's alone, and so are its columns.

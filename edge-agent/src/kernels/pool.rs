@@ -1,6 +1,9 @@
 //! Threads for one product at a time. A product takes tens of microseconds, so workers spin briefly for the next one
 //! before they sleep, and whoever asks works too: if no worker wakes in time, the work is done all the same.
-#![allow(unsafe_code, reason = "a job is lent to other threads; the gate below keeps it alive for as long as they use it")]
+#![allow(
+    unsafe_code,
+    reason = "a job is lent to other threads; the gate below keeps it alive for as long as they use it"
+)]
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
 use std::sync::{Mutex, OnceLock};
@@ -112,7 +115,11 @@ fn work(shared: &'static Shared) {
         let round = shared.round.load(Acquire);
         if round == seen {
             turns += 1;
-            if turns < SPINS { std::hint::spin_loop() } else { std::thread::park() }
+            if turns < SPINS {
+                std::hint::spin_loop()
+            } else {
+                std::thread::park()
+            }
             continue;
         }
         (seen, turns) = (round, 0);

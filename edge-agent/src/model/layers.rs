@@ -5,7 +5,7 @@ use burn::tensor::backend::Backend;
 use burn::tensor::{Bytes, DType, Int, Tensor, TensorData, TensorPrimitive};
 
 use super::backend::QuantBackend;
-use crate::gguf::{GgufError, Gguf, Tensor as Stored, dequantize};
+use crate::gguf::{Gguf, GgufError, Tensor as Stored, dequantize};
 use crate::kernels::Matrix;
 
 /// A product with weights that stay quantized.

@@ -48,7 +48,8 @@ impl<B: QuantBackend> Llama<B> {
     /// When one is missing or of another shape.
     pub(super) fn load(file: &Gguf, config: Config, device: &B::Device) -> Result<Self, GgufError> {
         let c = &config;
-        let (width, queries, kv) = (c.width, c.attention.heads * c.attention.width, c.attention.kv_heads * c.attention.width);
+        let (width, queries, kv) =
+            (c.width, c.attention.heads * c.attention.width, c.attention.kv_heads * c.attention.width);
         let join = |tensors: &[Stored<'_>]| Projection::<B>::new(tensors, device);
         let norm = |name: &str| RmsNorm::<B>::load(file, name, width, c.epsilon, device);
         let mut blocks = Vec::new();
@@ -63,7 +64,10 @@ impl<B: QuantBackend> Llama<B> {
                 ]),
                 output: join(&[named("attn_output", [queries, width])?]),
                 feed_forward_norm: norm(&format!("blk.{layer}.ffn_norm.weight"))?,
-                gate_up: join(&[named("ffn_gate", [width, c.feed_forward])?, named("ffn_up", [width, c.feed_forward])?]),
+                gate_up: join(&[
+                    named("ffn_gate", [width, c.feed_forward])?,
+                    named("ffn_up", [width, c.feed_forward])?,
+                ]),
                 down: join(&[named("ffn_down", [c.feed_forward, width])?]),
             });
         }
@@ -96,7 +100,8 @@ impl<B: QuantBackend> Llama<B> {
         for (layer, (block, cache)) in weights.blocks.iter().zip(&mut self.cache).enumerate() {
             let qkv = block.query_key_value.forward(block.attention_norm.forward(x.clone()));
             let angles = angles.clone().into_primitive().tensor();
-            let seen = wrap(B::cached_attention(self.config.attention, qkv.into_primitive().tensor(), spans, angles, cache));
+            let seen =
+                wrap(B::cached_attention(self.config.attention, qkv.into_primitive().tensor(), spans, angles, cache));
             let mut seen: Tensor<B, 2> = seen;
             if layer == last {
                 // What follows the last attention is only needed where logits are wanted.

@@ -54,7 +54,9 @@ pub enum LoadError {
         found: String,
     },
     /// No room for a useful context.
-    #[error("a KV cache of {limit} bytes has no room for {slots} sequences: give it at least {need}, or run fewer at once")]
+    #[error(
+        "a KV cache of {limit} bytes has no room for {slots} sequences: give it at least {need}, or run fewer at once"
+    )]
     KvCache {
         /// The limit.
         limit: u64,
