@@ -57,12 +57,22 @@ pub fn read(folder: &Path) -> Result<Vec<Case>, NotACase> {
         .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
         .collect();
     paths.sort();
-    paths.iter().map(|path| std::fs::read_to_string(path).map_err(|e| e.to_string()).and_then(|text| case(path, &text)).map_err(|what| fail(path, what))).collect()
+    paths
+        .iter()
+        .map(|path| {
+            std::fs::read_to_string(path)
+                .map_err(|e| e.to_string())
+                .and_then(|text| case(path, &text))
+                .map_err(|what| fail(path, what))
+        })
+        .collect()
 }
 
 fn case(path: &Path, text: &str) -> Result<Case, String> {
     let header = |name: &str| {
-        text.lines().map_while(|line| line.strip_prefix('#')).find_map(|line| Some(line.trim().strip_prefix(name)?.strip_prefix(':')?.trim().to_owned()))
+        text.lines()
+            .map_while(|line| line.strip_prefix('#'))
+            .find_map(|line| Some(line.trim().strip_prefix(name)?.strip_prefix(':')?.trim().to_owned()))
     };
     let required = |name: &str| header(name).ok_or_else(|| format!("no line `# {name}: …` on top"));
     let refused_by = match required("where")?.as_str() {

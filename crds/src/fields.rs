@@ -107,7 +107,9 @@ fn find(schema: &Value, value: &Value, names: &[&str], path: &str, only: Option<
         return;
     };
     let (name, each) = name.strip_suffix("[]").map_or((*name, false), |name| (name, true));
-    let (Some(schema), Some(value)) = (schema.get("properties").and_then(|p| p.get(name)), value.get(name)) else { return };
+    let (Some(schema), Some(value)) = (schema.get("properties").and_then(|p| p.get(name)), value.get(name)) else {
+        return;
+    };
     let path = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
     match (each, value.as_array(), schema.get("items")) {
         (true, Some(items), Some(schema)) => {
@@ -162,11 +164,16 @@ mod tests {
             let mut all = Vec::new();
             leaves(&kind.schema()["properties"]["spec"], "spec", &mut all);
             assert!(all.len() > 5, "{kind}: {all:?}");
-            let of = |table: &'static [(Kind, &'static str)]| table.iter().filter(move |(k, _)| *k == kind).map(|(_, path)| *path);
+            let of = |table: &'static [(Kind, &'static str)]| {
+                table.iter().filter(move |(k, _)| *k == kind).map(|(_, path)| *path)
+            };
             for leaf in &all {
                 let active = of(ACTIVE).any(|entry| covers(entry, leaf));
                 let inactive = of(INACTIVE).any(|entry| !entry.contains('=') && covers(entry, leaf));
-                assert!(active != inactive, "{kind} {leaf}: active {active}, inactive {inactive}: put it into exactly one table");
+                assert!(
+                    active != inactive,
+                    "{kind} {leaf}: active {active}, inactive {inactive}: put it into exactly one table"
+                );
             }
             for entry in of(ACTIVE).chain(of(INACTIVE)) {
                 let path = entry.split('=').next().unwrap();
@@ -188,7 +195,10 @@ mod tests {
         assert_eq!(inactive_fields(&policy(json!({}))), Vec::<String>::new());
         assert_eq!(inactive_fields(&policy(json!({"learning": {"mode": "Disabled"}}))), Vec::<String>::new());
         assert_eq!(inactive_fields(&policy(json!({"learning": {"mode": "Shadow"}}))), ["spec.learning"]);
-        assert_eq!(inactive_fields(&policy(json!({"complexity": {"mode": "Learned"}}))), ["spec.complexity.mode=Learned"]);
+        assert_eq!(
+            inactive_fields(&policy(json!({"complexity": {"mode": "Learned"}}))),
+            ["spec.complexity.mode=Learned"]
+        );
         assert_eq!(inactive_fields(&policy(json!({"complexity": {"mode": "Static"}}))), Vec::<String>::new());
         let budget: LatencyBudget = serde_json::from_value(json!({
             "apiVersion": "terrace.dev/v1alpha1", "kind": "LatencyBudget", "metadata": {"name": "b"},

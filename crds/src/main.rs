@@ -10,7 +10,9 @@ fn main() -> std::io::Result<()> {
         [] => std::io::stdout().write_all(terrace_crds::render().as_bytes()),
         ["--chart", dir] => {
             std::fs::create_dir_all(dir)?;
-            terrace_crds::render::files().iter().try_for_each(|(name, text)| std::fs::write(Path::new(dir).join(name), text))
+            terrace_crds::render::files()
+                .iter()
+                .try_for_each(|(name, text)| std::fs::write(Path::new(dir).join(name), text))
         }
         ["--reference", file] => std::fs::write(file, terrace_crds::reference::reference()),
         _ => Err(std::io::Error::other("usage: crdgen [--chart DIR | --reference FILE]")),

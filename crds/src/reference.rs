@@ -26,15 +26,23 @@ pub fn reference() -> String {
 }
 
 fn rows(kind: Kind, schema: &Value, path: &str, out: &mut String) {
-    let required: Vec<&str> = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let required: Vec<&str> =
+        schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
     for (name, field) in schema::properties(schema) {
         let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
         let shown = if required.contains(&name.as_str()) { format!("**`{path}`**") } else { format!("`{path}`") };
-        let default = field.get("default").filter(|d| !d.is_object()).map(|d| format!("`{}`", plain(d))).unwrap_or_default();
+        let default =
+            field.get("default").filter(|d| !d.is_object()).map(|d| format!("`{}`", plain(d))).unwrap_or_default();
         let about = field.get("description").and_then(Value::as_str).unwrap_or_default();
         let about = about.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|");
-        let not_yet = match INACTIVE.iter().filter(|(k, _)| *k == kind).find(|(_, p)| p.split('=').next() == Some(&format!("spec.{path}"))) {
-            Some((_, entry)) => entry.split_once('=').map_or(" *not yet*".to_owned(), |(_, value)| format!(" *`{value}`: not yet*")),
+        let not_yet = match INACTIVE
+            .iter()
+            .filter(|(k, _)| *k == kind)
+            .find(|(_, p)| p.split('=').next() == Some(&format!("spec.{path}")))
+        {
+            Some((_, entry)) => {
+                entry.split_once('=').map_or(" *not yet*".to_owned(), |(_, value)| format!(" *`{value}`: not yet*"))
+            }
             None => String::new(),
         };
         let _ = writeln!(out, "| {shown} | {} | {default} | {about}{not_yet} |", type_of(field));
@@ -55,7 +63,11 @@ fn type_of(field: &Value) -> String {
     match field.get("type").and_then(Value::as_str) {
         Some("array") => {
             let items = field.get("items").map(type_of).unwrap_or_default();
-            let most = field.get("maxItems").and_then(Value::as_u64).map(|most| format!(", at most {most}")).unwrap_or_default();
+            let most = field
+                .get("maxItems")
+                .and_then(Value::as_u64)
+                .map(|most| format!(", at most {most}"))
+                .unwrap_or_default();
             format!("list of {items}{most}")
         }
         Some("object") if field.get("additionalProperties").is_some() => "map".to_owned(),

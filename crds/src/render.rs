@@ -14,7 +14,10 @@ pub fn definitions() -> Vec<CustomResourceDefinition> {
     [Tier::crd(), RoutingPolicy::crd(), LatencyBudget::crd()].into_iter().map(tidy).collect()
 }
 
-#[expect(clippy::expect_used, reason = "a definition is plain JSON without map keys that are not strings, and only keywords are removed; a test reads it back")]
+#[expect(
+    clippy::expect_used,
+    reason = "a definition is plain JSON without map keys that are not strings, and only keywords are removed; a test reads it back"
+)]
 fn tidy(definition: CustomResourceDefinition) -> CustomResourceDefinition {
     let mut value = serde_json::to_value(definition).expect("a definition is plain JSON");
     strip(&mut value);

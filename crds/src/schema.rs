@@ -68,7 +68,9 @@ pub fn check(schema: &Value, value: &Value, path: &str, found: &mut Vec<Violatio
 fn object(schema: &Value, fields: &Map<String, Value>, path: &str, found: &mut Vec<Violation>) {
     let at = |name: &str| format!("{path}.{name}");
     if let Some(items) = schema.get("additionalProperties") {
-        if let Some(most) = schema.get("maxProperties").and_then(Value::as_u64).filter(|most| fields.len() as u64 > *most) {
+        if let Some(most) =
+            schema.get("maxProperties").and_then(Value::as_u64).filter(|most| fields.len() as u64 > *most)
+        {
             found.push(Violation::new(path, format!("has {} entries: at most {most}", fields.len())));
         }
         fields.iter().for_each(|(name, value)| check(items, value, &at(name), found));
@@ -76,7 +78,8 @@ fn object(schema: &Value, fields: &Map<String, Value>, path: &str, found: &mut V
     }
     let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     for name in required.filter(|name| !fields.contains_key(*name)) {
-        let about = schema.pointer(&format!("/properties/{name}/description")).and_then(Value::as_str).unwrap_or_default();
+        let about =
+            schema.pointer(&format!("/properties/{name}/description")).and_then(Value::as_str).unwrap_or_default();
         found.push(Violation::new(&at(name), format!("is required: {}", first_sentence(about))));
     }
     for (name, value) in fields {
@@ -107,13 +110,20 @@ fn array(schema: &Value, items: &[Value], path: &str, found: &mut Vec<Violation>
     // Lists of type `set` hold a value once, lists of type `map` a key.
     let keys: Option<Vec<&str>> = match schema.get("x-kubernetes-list-type").and_then(Value::as_str) {
         Some("set") => Some(Vec::new()),
-        Some("map") => schema.get("x-kubernetes-list-map-keys").and_then(Value::as_array).map(|keys| keys.iter().filter_map(Value::as_str).collect()),
+        Some("map") => schema
+            .get("x-kubernetes-list-map-keys")
+            .and_then(Value::as_array)
+            .map(|keys| keys.iter().filter_map(Value::as_str).collect()),
         _ => None,
     };
     let Some(keys) = keys else { return };
     let mut seen = HashSet::new();
     for (index, item) in items.iter().enumerate() {
-        let key = if keys.is_empty() { item.to_string() } else { keys.iter().map(|k| item.get(k).unwrap_or(&Value::Null).to_string()).collect::<Vec<_>>().join(",") };
+        let key = if keys.is_empty() {
+            item.to_string()
+        } else {
+            keys.iter().map(|k| item.get(k).unwrap_or(&Value::Null).to_string()).collect::<Vec<_>>().join(",")
+        };
         if !seen.insert(key.clone()) {
             found.push(Violation::new(&format!("{path}[{index}]"), format!("{key} is there twice: list it once")));
         }
@@ -132,7 +142,9 @@ fn string(schema: &Value, text: &str, path: &str, found: &mut Vec<Violation>) {
     if let Some(values) = schema.get("enum").and_then(Value::as_array) {
         let values: Vec<&str> = values.iter().filter_map(Value::as_str).collect();
         if !values.contains(&text) {
-            let near = nearest(text, values.iter().copied()).map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
+            let near = nearest(text, values.iter().copied())
+                .map(|near| format!(" (did you mean {near}?)"))
+                .unwrap_or_default();
             found.push(Violation::new(path, format!("{text:?} is not one of {}{near}", values.join(", "))));
         }
     }
@@ -145,7 +157,9 @@ fn integer(schema: &Value, number: i64, path: &str, found: &mut Vec<Violation>) 
         (Some(least), Some(most)) if !(least..=most).contains(&number) => {
             found.push(Violation::new(path, format!("is {number}: write a whole number from {least} to {most}")));
         }
-        (Some(least), None) if number < least => found.push(Violation::new(path, format!("is {number}: at least {least}"))),
+        (Some(least), None) if number < least => {
+            found.push(Violation::new(path, format!("is {number}: at least {least}")))
+        }
         _ => {}
     }
 }

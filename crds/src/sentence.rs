@@ -41,8 +41,7 @@ pub const ONE_SOURCE: &str = "give exactly one of http, image, claim and hostPat
 /// Digest of a download.
 pub const HTTP_SHA256: &str = "a model from http needs sha256: run sha256sum on the file and write its 64 digits";
 /// GPU.
-pub const ONE_GPU: &str =
-    "give exactly one of gpu.resource (such as nvidia.com/gpu) and gpu.resourceClaimTemplateName";
+pub const ONE_GPU: &str = "give exactly one of gpu.resource (such as nvidia.com/gpu) and gpu.resourceClaimTemplateName";
 /// GPU with a CPU engine.
 pub const GPU_CPU: &str = "gpu is set but engine.device is Cpu: remove gpu, or write device: Auto";
 
@@ -64,8 +63,7 @@ pub const RESTRICTED: &str =
 /// Monotone boundaries.
 pub const MONOTONE: &str = "a higher class may not have a wider boundary than a lower one: order them public, internal, confidential, restricted from wide to narrow";
 /// Anonymise Restricted.
-pub const ANONYMISE_RESTRICTED: &str =
-    "Restricted is never anonymised to go further: remove it from anonymise.classes";
+pub const ANONYMISE_RESTRICTED: &str = "Restricted is never anonymised to go further: remove it from anonymise.classes";
 /// Consent for Restricted.
 pub const CONSENT_RESTRICTED: &str =
     "a restricted request never leaves the private boundary, with consent or without: remove it from consent.classes";

@@ -32,23 +32,34 @@ fn stored(manifest: &Manifest) -> Manifest {
 /// What the Rust rules say of the last document; empty: it is taken.
 fn refusal(case: &Case) -> String {
     let (last, first) = case.documents.split_last().unwrap();
-    let before: Vec<Manifest> =
-        first.iter().flat_map(|text| yaml::read(&case.name, text).unwrap_or_else(|e| panic!("{}: {e}", case.name))).map(|m| stored(&m)).collect();
+    let before: Vec<Manifest> = first
+        .iter()
+        .flat_map(|text| yaml::read(&case.name, text).unwrap_or_else(|e| panic!("{}: {e}", case.name)))
+        .map(|m| stored(&m))
+        .collect();
     let objects = match yaml::read(&case.name, last) {
         Ok(objects) => objects,
         Err(problems) => return problems.to_string(),
     };
     match (&objects[..], &before[..]) {
-        ([Manifest::Tier(new)], [Manifest::Tier(old)]) => validate_change(&**new, old).err().map(|e| e.to_string()).unwrap_or_default(),
+        ([Manifest::Tier(new)], [Manifest::Tier(old)]) => {
+            validate_change(&**new, old).err().map(|e| e.to_string()).unwrap_or_default()
+        }
         ([Manifest::RoutingPolicy(policy)], _) => {
             let find = |name: &str, namespace: &str| {
                 before.iter().find_map(|m| match m {
-                    Manifest::Tier(t) if t.metadata.name.as_deref() == Some(name) && t.metadata.namespace.as_deref() == Some(namespace) => Some(&**t),
+                    Manifest::Tier(t)
+                        if t.metadata.name.as_deref() == Some(name)
+                            && t.metadata.namespace.as_deref() == Some(namespace) =>
+                    {
+                        Some(&**t)
+                    }
                     _ => None,
                 })
             };
             let own = policy.metadata.namespace.clone().unwrap();
-            let tiers: Vec<&Tier> = policy.spec.tiers.iter().filter_map(|r| find(r.name.as_str(), r.namespace_or(&own))).collect();
+            let tiers: Vec<&Tier> =
+                policy.spec.tiers.iter().filter_map(|r| find(r.name.as_str(), r.namespace_or(&own))).collect();
             compiled(policy, &tiers, case)
         }
         _ => String::new(),
@@ -70,7 +81,9 @@ fn the_corpus_is_refused_with_the_way_out() {
     // Needs what only the operator sees: its own flags, the order of creation.
     let operators = ["HostPathNotAllowed", "Conflict"];
     let mut wrong = Vec::new();
-    for case in corpus().iter().filter(|case| case.refused_by != Where::ResolvedRefs && !operators.contains(&&*case.reason)) {
+    for case in
+        corpus().iter().filter(|case| case.refused_by != Where::ResolvedRefs && !operators.contains(&&*case.reason))
+    {
         let said = refusal(case);
         if !said.contains(&case.says) {
             wrong.push(format!("{}: expected {:?}, got {said:?}", case.name, case.says));
@@ -137,7 +150,9 @@ fn no_default_takes_one_of_two_choices() {
         let spec = &kind.schema()["properties"]["spec"];
         schema::fill_defaults(spec, &mut defaults);
         schema::walk(spec, &mut |schema| {
-            for (rule, _) in schema::rules(schema).filter(|(rule, _)| rule.starts_with("has(self.") && rule.contains(") != has(self.")) {
+            for (rule, _) in schema::rules(schema)
+                .filter(|(rule, _)| rule.starts_with("has(self.") && rule.contains(") != has(self."))
+            {
                 choices += 1;
                 assert!(schema.get("default").is_none(), "{kind}: {rule}: {}", schema["default"]);
             }
@@ -166,8 +181,18 @@ fn a_typo_is_named_with_the_nearest_field() {
         apiVersion: terrace.dev/v1alpha1\nkind: LatencyBudget\nmetadata: {name: b, lables: {}}\n\
         spec: {policyRef: {name: p}, fristToken: 1s, total: 2s}\n";
     let said = yaml::read("fleet.yaml", text).unwrap_err().to_string();
-    assert!(said.contains("fleet.yaml, document 1 (Teir edge): kind: Teir is not a kind of terrace.dev: did you mean Tier?"), "{said}");
-    assert!(said.contains("fleet.yaml, document 2 (LatencyBudget b): spec.fristToken: unknown field: did you mean firstToken?"), "{said}");
+    assert!(
+        said.contains(
+            "fleet.yaml, document 1 (Teir edge): kind: Teir is not a kind of terrace.dev: did you mean Tier?"
+        ),
+        "{said}"
+    );
+    assert!(
+        said.contains(
+            "fleet.yaml, document 2 (LatencyBudget b): spec.fristToken: unknown field: did you mean firstToken?"
+        ),
+        "{said}"
+    );
     assert!(said.contains("metadata.lables: unknown field: did you mean labels?"), "{said}");
     assert!(said.contains("spec.firstToken: is required"), "{said}");
 }

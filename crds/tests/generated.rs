@@ -17,7 +17,10 @@ fn manifests(folder: &Path) -> Vec<Manifest> {
     files.sort();
     files
         .iter()
-        .flat_map(|path| yaml::read(&path.display().to_string(), &std::fs::read_to_string(path).unwrap()).unwrap_or_else(|e| panic!("{e}")))
+        .flat_map(|path| {
+            yaml::read(&path.display().to_string(), &std::fs::read_to_string(path).unwrap())
+                .unwrap_or_else(|e| panic!("{e}"))
+        })
         .collect()
 }
 
@@ -33,7 +36,8 @@ fn parts(manifests: Vec<Manifest>) -> (Vec<Tier>, Vec<RoutingPolicy>, Vec<Latenc
         }
     }
     let metadata = tiers.iter_mut().map(|o| &mut o.metadata);
-    let metadata = metadata.chain(policies.iter_mut().map(|o| &mut o.metadata)).chain(budgets.iter_mut().map(|o| &mut o.metadata));
+    let metadata =
+        metadata.chain(policies.iter_mut().map(|o| &mut o.metadata)).chain(budgets.iter_mut().map(|o| &mut o.metadata));
     for metadata in metadata {
         metadata.uid = metadata.name.as_ref().map(|name| format!("uid-of-{name}"));
         metadata.generation = Some(1);
@@ -90,7 +94,11 @@ fn the_examples_are_taken_and_every_field_in_them_is_active() {
     for folder in ["examples/quickstart", "examples/with-cloud"] {
         let (tiers, policies, budgets) = parts(manifests(&root().join(folder)));
         assert!(!tiers.is_empty() && !policies.is_empty(), "{folder}");
-        let inactive = tiers.iter().map(inactive_fields).chain(policies.iter().map(inactive_fields)).chain(budgets.iter().map(inactive_fields));
+        let inactive = tiers
+            .iter()
+            .map(inactive_fields)
+            .chain(policies.iter().map(inactive_fields))
+            .chain(budgets.iter().map(inactive_fields));
         assert_eq!(inactive.flatten().collect::<Vec<_>>(), Vec::<String>::new(), "{folder}");
     }
 }

@@ -1,4 +1,5 @@
 //! The engine from outside, with the small model: order of events, limits, cancel, drain, batches.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
 #[path = "support/tiny.rs"]
 mod tiny;

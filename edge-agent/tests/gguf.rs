@@ -1,4 +1,5 @@
 //! Files from outside: what is refused, in which words, and that nothing makes the reader panic.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
 #[path = "support/tiny.rs"]
 mod tiny;

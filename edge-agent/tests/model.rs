@@ -1,4 +1,5 @@
 //! The network against plain arithmetic: the same weights as numbers, multiplied out in 64 bits.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
 #[path = "support/tiny.rs"]
 mod tiny;

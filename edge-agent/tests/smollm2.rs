@@ -1,5 +1,6 @@
 //! The real model against llama.cpp: the same tokens of the same texts, the same greedy answers.
 //! `references/make.py` made what it is compared with.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
 use std::path::PathBuf;
 

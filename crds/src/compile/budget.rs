@@ -9,7 +9,8 @@ use crate::LatencyBudget;
 pub(super) fn compile(budget: &LatencyBudget) -> Result<Budget, Refused> {
     let spec = &budget.spec;
     let chain = spec.chain.as_ref().map(|chain| {
-        number(chain.total.micros(), "spec.chain.total").map(|total_us| Chain { max_hops: whole(chain.max_hops), total_us })
+        number(chain.total.micros(), "spec.chain.total")
+            .map(|total_us| Chain { max_hops: whole(chain.max_hops), total_us })
     });
     Ok(Budget {
         uid: uid(budget),

@@ -2,7 +2,8 @@
 
 use kube::ResourceExt;
 use terrace_contract::policy::{
-    Access, Anonymise, Cascade, Complexity, Consent, Entity, KeyRule, Limits, Overflow, Policy, Residency, Sensitivity, Weights,
+    Access, Anonymise, Cascade, Complexity, Consent, Entity, KeyRule, Limits, Overflow, Policy, Residency, Sensitivity,
+    Weights,
 };
 use terrace_contract::trust::Class;
 
@@ -20,7 +21,10 @@ pub(super) fn compile(object: &RoutingPolicy) -> Result<Policy, Refused> {
         access: access(&spec.access),
         listener_tls: spec.listener.is_some(),
         sensitivity: sensitivity(&spec.sensitivity)?,
-        complexity: Complexity { mode: spec.complexity.mode.into(), max_prompt_tokens: whole(spec.complexity.rules.max_prompt_tokens) },
+        complexity: Complexity {
+            mode: spec.complexity.mode.into(),
+            max_prompt_tokens: whole(spec.complexity.rules.max_prompt_tokens),
+        },
         cascade: cascade(&spec.cascade),
         selection: spec.selection.strategy.into(),
         overflow: Overflow { mode: spec.overflow.mode.into(), max_percent: percent(spec.overflow.max_percent) },

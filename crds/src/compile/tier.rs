@@ -2,12 +2,14 @@
 
 use kube::ResourceExt;
 use terrace_contract::names::AGENT_PORT;
-use terrace_contract::tier::{Backend, Capability, Cost, Endpoint, EndpointLimits, Energy, Fleet, TaskQuality, Tier as Compiled};
+use terrace_contract::tier::{
+    Backend, Capability, Cost, Endpoint, EndpointLimits, Energy, Fleet, TaskQuality, Tier as Compiled,
+};
 
 use super::{Refused, generation, number, percent, uid, whole};
 use crate::shared::Boundary;
-use crate::{Tier, TierSpec, sentence, tier, tier_child};
 use crate::validate::Violation;
+use crate::{Tier, TierSpec, sentence, tier, tier_child};
 
 /// Context of an endpoint that does not say: what most of them have; a longer prompt is refused by the endpoint itself.
 const ENDPOINT_CONTEXT: u32 = 131_072;
@@ -25,7 +27,10 @@ pub(super) fn compile(object: &Tier, cluster_uid: &str) -> Result<Compiled, Refu
         }),
         (None, Some(endpoint)) => Backend::Endpoint(self::endpoint(endpoint)),
         _ => {
-            return Err(Refused { reason: "InvalidSpec", violations: vec![Violation::new("spec.backend", sentence::ONE_BACKEND)] });
+            return Err(Refused {
+                reason: "InvalidSpec",
+                violations: vec![Violation::new("spec.backend", sentence::ONE_BACKEND)],
+            });
         }
     };
     Ok(Compiled {
@@ -75,7 +80,10 @@ fn energy(spec: &TierSpec) -> Result<Energy, Refused> {
     let Some(energy) = &spec.energy else { return Ok(Energy::default()) };
     Ok(Energy {
         microjoules_per_input_token: number(energy.joules_per_input_token.micros(), "spec.energy.joulesPerInputToken")?,
-        microjoules_per_output_token: number(energy.joules_per_output_token.micros(), "spec.energy.joulesPerOutputToken")?,
+        microjoules_per_output_token: number(
+            energy.joules_per_output_token.micros(),
+            "spec.energy.joulesPerOutputToken",
+        )?,
         price_per_kwh_micros: number(energy.price_per_kwh.micros(), "spec.energy.pricePerKWh")?,
     })
 }
@@ -92,7 +100,12 @@ fn capability(spec: &TierSpec) -> Capability {
             (own, engine) => own.or(engine).unwrap_or(ENDPOINT_CONTEXT),
         },
         quality: capability.quality.default.map_or_else(|| usual_quality(spec.boundary), percent),
-        tasks: capability.quality.tasks.iter().map(|t| TaskQuality { task: t.task.to_string(), score: percent(t.score) }).collect(),
+        tasks: capability
+            .quality
+            .tasks
+            .iter()
+            .map(|t| TaskQuality { task: t.task.to_string(), score: percent(t.score) })
+            .collect(),
     }
 }
 

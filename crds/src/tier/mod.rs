@@ -10,12 +10,10 @@ use serde::{Deserialize, Serialize};
 
 pub use endpoint::{Endpoint, EndpointLimits};
 pub use fleet::{
-    Engine, EngineDevice, Fleet, Gpu, HostPath, HttpSource, ImageSource, Model, ModelClaim, ModelSource,
-    Placement, Pull, Rollout, Variant,
+    Engine, EngineDevice, Fleet, Gpu, HostPath, HttpSource, ImageSource, Model, ModelClaim, ModelSource, Placement,
+    Pull, Rollout, Variant,
 };
-pub use status::{
-    Certificates, DeviceCounts, DigestCount, ModelInUse, Observed, Problem, RolloutState, TierStatus,
-};
+pub use status::{Certificates, DeviceCounts, DigestCount, ModelInUse, Observed, Problem, RolloutState, TierStatus};
 
 use crate::choice::choice;
 use crate::sentence;

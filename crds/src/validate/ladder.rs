@@ -40,7 +40,9 @@ fn boundaries(tiers: &[&Tier]) -> Result<(), Refused> {
         if let Some((before, nearer)) = &widest
             && boundary < *before
         {
-            let sentence = format!("{name} ({boundary}) comes after {nearer} ({before}): list tiers nearest first, Device, Private, Public");
+            let sentence = format!(
+                "{name} ({boundary}) comes after {nearer} ({before}): list tiers nearest first, Device, Private, Public"
+            );
             return Err(Refused::tiers("LadderShrinks", sentence));
         }
         widest = Some((boundary, name));
@@ -65,7 +67,10 @@ fn own_router(policy: &RoutingPolicy, tiers: &[&Tier]) -> Result<(), Refused> {
     let own = |host: &str| {
         [name.clone(), router_child(&name)].iter().any(|service| {
             let full = format!("{service}.{namespace}.svc");
-            host == service || host == format!("{service}.{namespace}") || host == full || host.starts_with(&format!("{full}."))
+            host == service
+                || host == format!("{service}.{namespace}")
+                || host == full
+                || host.starts_with(&format!("{full}."))
         })
     };
     for tier in tiers {

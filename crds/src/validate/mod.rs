@@ -118,8 +118,21 @@ fn name(name: &str, found: &mut Vec<Violation>) {
 
 /// Fields of `metadata` that people write, or that come back from the API server.
 const METADATA: [&str; 15] = [
-    "name", "namespace", "labels", "annotations", "generateName", "finalizers", "ownerReferences", "uid", "generation",
-    "resourceVersion", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink",
+    "name",
+    "namespace",
+    "labels",
+    "annotations",
+    "generateName",
+    "finalizers",
+    "ownerReferences",
+    "uid",
+    "generation",
+    "resourceVersion",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "managedFields",
+    "selfLink",
 ];
 
 fn metadata(value: &Value, found: &mut Vec<Violation>) {

@@ -5,7 +5,9 @@ use std::collections::HashSet;
 use kube::ResourceExt;
 use regex_automata::meta::Regex;
 
-use crate::routing_policy::{CascadeMode, LearningMode, Router, RoutingPolicy, RoutingPolicySpec, Sensitivity, TrafficPolicy};
+use crate::routing_policy::{
+    CascadeMode, LearningMode, Router, RoutingPolicy, RoutingPolicySpec, Sensitivity, TrafficPolicy,
+};
 use crate::sentence;
 use crate::shared::{Boundary, Class, Workload};
 use crate::validate::Violation;
@@ -78,7 +80,8 @@ fn sensitivity(sensitivity: &Sensitivity, found: &mut Vec<Violation>) {
         found.push(Violation::new(&at("consent.classes"), sentence::CONSENT_RESTRICTED));
     }
     for (index, entity) in sensitivity.entities.iter().enumerate() {
-        let compiled = Regex::builder().configure(Regex::config().nfa_size_limit(Some(ENTITY_BYTES))).build(&entity.pattern);
+        let compiled =
+            Regex::builder().configure(Regex::config().nfa_size_limit(Some(ENTITY_BYTES))).build(&entity.pattern);
         let problem = match compiled {
             Ok(regex) if regex.is_match("") => "matches the empty text, so every request would have it".to_owned(),
             Ok(_) => continue,
@@ -86,7 +89,10 @@ fn sensitivity(sensitivity: &Sensitivity, found: &mut Vec<Violation>) {
             Err(error) => format!("is not a regular expression ({error})"),
         };
         let path = at(&format!("entities[{index}].pattern"));
-        found.push(Violation::new(&path, format!("the pattern of {} {problem}; write one such as ACME-[0-9]{{4}}", entity.kind)));
+        found.push(Violation::new(
+            &path,
+            format!("the pattern of {} {problem}; write one such as ACME-[0-9]{{4}}", entity.kind),
+        ));
     }
 }
 

@@ -1,11 +1,11 @@
 //! Rules of a Tier between fields.
 
 use crate::sentence;
+use crate::shared::Workload;
 use crate::shared::{Allowed, Boundary, Namespaces, NamespacesFrom, Storage};
+use crate::text::Sha256;
 use crate::text::{Cidr, ModelName};
 use crate::tier::{EngineDevice, Fleet, ModelSource, TierSpec};
-use crate::shared::Workload;
-use crate::text::Sha256;
 use crate::validate::Violation;
 
 /// Rules that one Tier can show.

@@ -12,7 +12,10 @@ pub use read::{Manifest, Problem, Problems, documents, read};
 pub fn write<T: Serialize>(document: &T) -> String {
     // Documents hold strings, integers, lists and maps with string keys: neither step can fail for those.
     let value = serde_json::to_value(document).unwrap_or(Value::Null);
-    #[expect(clippy::disallowed_methods, reason = "this is the one place; the value is plain JSON, so no YAML tag can appear")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the one place; the value is plain JSON, so no YAML tag can appear"
+    )]
     let text = serde_yaml::to_string(&value).unwrap_or_default();
     format!("---\n{text}")
 }

@@ -85,7 +85,8 @@ pub fn documents(file: &str, text: &str) -> Result<Vec<(usize, Value)>, Problems
         };
         // Through YAML's own value: it refuses a key that is there twice, which JSON's would overwrite.
         let value = serde_yaml::Value::deserialize(document).map_err(|e| problem(format!("not YAML: {e}")))?;
-        let value = serde_json::to_value(value).map_err(|e| problem(format!("not a manifest: {e}; keys are strings and tags (!) are not read")))?;
+        let value = serde_json::to_value(value)
+            .map_err(|e| problem(format!("not a manifest: {e}; keys are strings and tags (!) are not read")))?;
         if !value.is_null() {
             out.push((index + 1, value));
         }

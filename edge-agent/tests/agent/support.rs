@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use http::{HeaderMap, Request};
@@ -178,15 +178,14 @@ pub fn log(folder: &Path) -> String {
 
 /// Looks until there is something, for at most [`LIMIT`].
 pub async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let looking = async {
-        loop {
-            if let Some(found) = look() {
-                return found;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        if let Some(found) = look() {
+            return found;
         }
-    };
-    tokio::time::timeout(LIMIT, looking).await.unwrap_or_else(|_| panic!("no {what} after {LIMIT:?}"))
+        assert!(Instant::now() < deadline, "no {what} after {LIMIT:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 /// A whole answer.

@@ -1,6 +1,5 @@
 //! Plain objects for pure tests, and golden files.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
-
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::path::Path;
