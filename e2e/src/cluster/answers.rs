@@ -67,10 +67,15 @@ pub(super) async fn steps(scene: &Scene<'_>, steps: &mut Steps) -> Option<()> {
 async fn saturated(scene: &Scene<'_>) -> anyhow::Result<()> {
     // Simple, so that the edge is where it belongs: a complex one would go to the private tier by itself.
     let question = "What colour is the sky?";
+    let machine = &scene.machine;
+    machine.apply_files(SHOP, &scene.place.arg("e2e/manifests/patient.yaml")).await?;
+    machine.condition(SHOP, "latencybudget/patient", "Accepted", secs(20)).await?;
+    machine.condition(SHOP, "routingpolicy/assistant", "Programmed", secs(30)).await?;
     let answers = scene
         .ask(
             |q| {
                 q.header("x-terrace-prefer", "privacy")
+                    .header("x-terrace-feature", "patient")
                     .with("--parallel", "24")
                     .with("--max-tokens", "48")
                     .with("--retries", "2")
