@@ -12,7 +12,7 @@ for p in kube-apiserver kubelet containerd etcd coredns; do [ -x "$BIN/$p" ] || 
 rm -rf "$CLUSTER"/{etcd,up,n[0-9]*} "$LOG"; mkdir -p "$LOG"
 setsid nohup "$HERE/enter.sh" "$GROUP" "$HERE/control.sh" > "$LOG/control.log" 2>&1 < /dev/null &
 echo $! > "$CLUSTER/pid"
-for _ in $(seq 1200); do
+for _ in $(seq 3000); do
   [ -e "$CLUSTER/up" ] && break
   kill -0 "$(cat "$CLUSTER/pid")" 2>/dev/null || break
   sleep 0.1

@@ -76,8 +76,8 @@ async fn saturated(scene: &Scene<'_>) -> anyhow::Result<()> {
             |q| {
                 q.header("x-terrace-prefer", "privacy")
                     .header("x-terrace-feature", "patient")
-                    .with("--parallel", "24")
-                    .with("--max-tokens", "48")
+                    .with("--parallel", "44")
+                    .with("--max-tokens", "16")
                     .with("--retries", "2")
                     .with("--timeout", "200")
             },

@@ -28,7 +28,7 @@ impl Machine {
             keep,
         };
         shell::run(machine.script("down.sh"), None, secs(60)).await?;
-        shell::run(machine.script("up.sh"), None, secs(180)).await?;
+        shell::run(machine.script("up.sh"), None, secs(400)).await?;
         Ok(machine)
     }
 

@@ -54,7 +54,7 @@ impl Scene<'_> {
 /// Runs the suite. With `keep` the cluster stays.
 pub async fn run(place: &Place, keep: bool, until: Option<String>) -> anyhow::Result<ExitCode> {
     let mut steps = Steps::new("cluster", until);
-    let Some(machine) = steps.step("two nodes are Ready and DNS answers", secs(200), Machine::up(place, keep)).await
+    let Some(machine) = steps.step("two nodes are Ready and DNS answers", secs(460), Machine::up(place, keep)).await
     else {
         return Ok(steps.end());
     };
