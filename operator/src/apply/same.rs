@@ -34,9 +34,12 @@ fn covers(have: &Value, want: &Value) -> bool {
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
+        // Where a zero and nothing differ, the API server writes a default, and there is something.
         Value::Object(map) => map.values().all(is_empty),
         Value::Array(items) => items.is_empty(),
-        _ => false,
+        Value::Bool(yes) => !yes,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
     }
 }
 
@@ -50,6 +53,12 @@ mod tests {
         let want = json!({"template": {"labels": {"a": "b"}, "volumes": [{"name": "x", "emptyDir": {}}], "none": []}});
         let have = json!({"template": {"labels": {"a": "b"}, "volumes": [{"name": "x", "emptyDir": {}}]}, "grace": 30});
         assert!(covers(&have, &want));
+    }
+
+    #[test]
+    fn a_zero_that_the_api_server_does_not_store_is_there() {
+        assert!(covers(&json!({"ports": [1]}), &json!({"ports": [1], "publishNotReadyAddresses": false, "name": "", "n": 0})));
+        assert!(!covers(&json!({"ports": [1]}), &json!({"ports": [1], "publishNotReadyAddresses": true})));
     }
 
     #[test]
