@@ -57,7 +57,10 @@ mod tests {
 
     #[test]
     fn a_zero_that_the_api_server_does_not_store_is_there() {
-        assert!(covers(&json!({"ports": [1]}), &json!({"ports": [1], "publishNotReadyAddresses": false, "name": "", "n": 0})));
+        assert!(covers(
+            &json!({"ports": [1]}),
+            &json!({"ports": [1], "publishNotReadyAddresses": false, "name": "", "n": 0})
+        ));
         assert!(!covers(&json!({"ports": [1]}), &json!({"ports": [1], "publishNotReadyAddresses": true})));
     }
 
