@@ -9,10 +9,8 @@ use crate::support::{Agent, LIMIT, MODEL};
 #[tokio::test]
 async fn the_openai_package_gets_whole_and_streamed_answers_and_typed_errors() {
     let Some(agent) = Agent::start(&[]).await else { return };
-    let python = std::env::var("TERRACE_PYTHON").unwrap_or_else(|_| {
-        panic!("TERRACE_PYTHON is not set: run `make test`, or set it to a Python that has the package openai")
-    });
-    let child = Command::new(&python)
+    let python = concat!(env!("CARGO_MANIFEST_DIR"), "/../.venv/bin/python");
+    let child = Command::new(python)
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/agent/sdk.py"))
         .args([format!("http://{}/v1", agent.plain), MODEL.to_owned()])
         .stdin(Stdio::null())
@@ -20,7 +18,7 @@ async fn the_openai_package_gets_whole_and_streamed_answers_and_typed_errors() {
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
-        .unwrap_or_else(|e| panic!("{python} (TERRACE_PYTHON) cannot be run: {e}"));
+        .unwrap_or_else(|e| panic!("{python} cannot be run ({e}): scripts/tools.sh makes it"));
     let output = tokio::time::timeout(LIMIT, child.wait_with_output()).await.expect("it does not end").unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
