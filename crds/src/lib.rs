@@ -8,7 +8,7 @@
 //! | [`sentence`] | what is said when a rule is broken |
 //! | [`kinds`], [`schema`] | the kinds as one thing; what the API server does with a schema, in Rust |
 //! | [`validate`] | the Rust twins of the CEL rules, and what CEL cannot check |
-//! | [`fields`] | which fields have a behaviour yet |
+//! | [`inactive_fields`] | which fields have a behaviour yet |
 //! | [`compile`] | kinds to snapshot |
 //! | [`mod@render`] | the definitions for the API server and the chart |
 //! | [`reference`] | every field in one document |
@@ -19,7 +19,7 @@ pub mod agent;
 mod choice;
 pub mod compile;
 pub mod corpus;
-pub mod fields;
+pub mod inactive_fields;
 pub mod kinds;
 pub mod latency_budget;
 pub mod reference;
@@ -35,7 +35,7 @@ pub mod validate;
 pub mod yaml;
 
 pub use compile::{Refused, compile};
-pub use fields::inactive_fields;
+pub use inactive_fields::inactive_fields;
 pub use kinds::{Kind, Object};
 pub use latency_budget::{LatencyBudget, LatencyBudgetSpec, LatencyBudgetStatus};
 pub use render::render;

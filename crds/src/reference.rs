@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use crate::fields::INACTIVE;
+use crate::inactive_fields::INACTIVE;
 use crate::kinds::Kind;
 use crate::schema;
 

@@ -54,3 +54,17 @@ impl Metrics {
         self.leader.set(i64::from(mine));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use terrace_telemetry::metrics::{documented, shown};
+
+    use super::*;
+
+    #[test]
+    fn the_documentation_lists_every_metric() {
+        let registry = terrace_telemetry::Metrics::new();
+        Metrics::new(&registry).reconciled(Kind::Tier, "applied");
+        assert_eq!(documented(include_str!("../../docs/metrics.md"), "Operator"), shown(&registry));
+    }
+}

@@ -59,6 +59,16 @@ fn a_private_tier_is_a_deployment_with_a_gpu_and_its_model_in_an_image() {
 }
 
 #[test]
+fn a_claim_template_gives_each_agent_a_claim_of_its_own() {
+    let mut spec = edge();
+    spec["backend"]["fleet"]["gpu"] = json!({"resourceClaimTemplateName": "one-gpu"});
+    let children = tier_children("edge", &spec);
+    let pod = &children.iter().find(|c| c["kind"] == "DaemonSet").unwrap()["spec"]["template"]["spec"];
+    assert_eq!(pod["resourceClaims"], json!([{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]));
+    assert_eq!(pod["containers"][0]["resources"]["claims"], json!([{"name": "gpu"}]));
+}
+
+#[test]
 fn an_endpoint_has_no_children() {
     let spec = json!({
         "boundary": "Public",

@@ -10,9 +10,9 @@ use terrace_decide::output;
 use terrace_decide::retry::RetryBudget;
 
 use crate::clock::Clock;
-use crate::dispatch::clearance::Egress;
 use crate::dispatch::connect::Connector;
 use crate::dispatch::credentials::Credentials;
+use crate::egress::Egress;
 use crate::fleet::Fleet;
 use crate::ledger::Ledger;
 use crate::metrics::RouterMetrics;

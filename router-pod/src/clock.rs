@@ -1,6 +1,9 @@
 //! The one place that reads a clock for decisions and reports; everything that decides is handed the result.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
+
+pub use terrace_telemetry::time::micros;
+use terrace_telemetry::time::now_us;
 
 /// Wall time that never runs backwards: the wall clock at start plus what a monotonic clock measured since.
 #[derive(Debug, Clone, Copy)]
@@ -11,8 +14,7 @@ pub struct Clock {
 
 impl Default for Clock {
     fn default() -> Self {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { started: Instant::now(), started_us: micros(since_epoch) }
+        Self { started: Instant::now(), started_us: now_us() }
     }
 }
 
@@ -26,11 +28,6 @@ impl Clock {
     pub fn started_us(&self) -> u64 {
         self.started_us
     }
-}
-
-/// A duration in whole microseconds.
-pub fn micros(duration: std::time::Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// A figure as spans take it: OpenTelemetry has no unsigned integers and would write one as text.

@@ -129,7 +129,7 @@ impl RouterMetrics {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use terrace_telemetry::metrics::{documented, shown};
 
     use super::*;
 
@@ -146,16 +146,7 @@ mod tests {
         for family in [&router.first_token, &router.per_output_token, &router.transport] {
             drop(family.get_or_create(&tier()));
         }
-        let text = metrics.text();
-        let registered: BTreeSet<String> = text
-            .lines()
-            .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
-            .map(|(name, kind)| format!("{name}{}", if kind == "counter" { "_total" } else { "" }))
-            .collect();
-        let docs = include_str!("../../docs/metrics.md");
-        let section = docs.split("\n## ").find(|s| s.starts_with("Router\n")).unwrap();
-        let listed: BTreeSet<String> =
-            section.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split('`').next()?.to_owned())).collect();
-        assert_eq!(listed, registered);
+        let listed = documented(include_str!("../../docs/metrics.md"), "Router");
+        assert_eq!(listed, shown(&metrics));
     }
 }

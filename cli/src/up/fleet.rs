@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
 use futures::StreamExt as _;
@@ -13,6 +13,7 @@ use terrace_crds::tier::Fleet as FleetSpec;
 use terrace_identity::authority::Authority;
 use terrace_identity::signing::SnapshotKey;
 use terrace_identity::spiffe::Identity;
+use terrace_telemetry::time::now_us;
 
 use super::child::Running;
 use super::folder::{Folder, write};
@@ -48,7 +49,7 @@ impl Fleet {
         let devices = self.agents(manifests, folder, traces, models, &authority, &key, limit).await?;
         let mut urls = Vec::new();
         for (index, (policy, object)) in manifests.policies().enumerate() {
-            let mut snapshot = manifests.compile(object, CLUSTER, micros_now())?;
+            let mut snapshot = manifests.compile(object, CLUSTER, now_us())?;
             snapshot.devices =
                 devices.iter().filter(|d| snapshot.tiers.iter().any(|t| t.uid == d.tier)).cloned().collect();
             key.sign(&mut snapshot);
@@ -164,10 +165,6 @@ fn device(tier: &Placed, name: &str, address: SocketAddr, server_name: String) -
 
 fn flags(pairs: &[(&str, &str)]) -> Vec<String> {
     pairs.iter().flat_map(|(flag, value)| [(*flag).to_owned(), (*value).to_owned()]).collect()
-}
-
-fn micros_now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| u64::try_from(d.as_micros()).unwrap_or(u64::MAX))
 }
 
 /// Folders of a router's secrets.

@@ -12,7 +12,7 @@ use terrace_contract::tier::Backend;
 use terrace_crds::shared::SecretKeyRef;
 use terrace_crds::tier::Fleet;
 use terrace_crds::yaml::{self, Manifest};
-use terrace_crds::{LatencyBudget, RoutingPolicy, Tier, compile, fields};
+use terrace_crds::{LatencyBudget, RoutingPolicy, Tier, compile, inactive_fields};
 
 use super::fleet::SecretFolders;
 use super::folder::{Folder, write};
@@ -140,9 +140,9 @@ impl Manifests {
         let mut tell = |object: String, paths: Vec<String>| {
             quiet.extend(paths.into_iter().map(|path| format!("{object}: {path} is accepted but does nothing yet")));
         };
-        self.tiers.iter().for_each(|t| tell(format!("Tier {}", t.name_any()), fields::inactive_fields(t)));
-        self.policies.iter().for_each(|p| tell(format!("RoutingPolicy {}", p.name_any()), fields::inactive_fields(p)));
-        self.budgets.iter().for_each(|b| tell(format!("LatencyBudget {}", b.name_any()), fields::inactive_fields(b)));
+        self.tiers.iter().for_each(|t| tell(format!("Tier {}", t.name_any()), inactive_fields(t)));
+        self.policies.iter().for_each(|p| tell(format!("RoutingPolicy {}", p.name_any()), inactive_fields(p)));
+        self.budgets.iter().for_each(|b| tell(format!("LatencyBudget {}", b.name_any()), inactive_fields(b)));
         Ok(quiet)
     }
 

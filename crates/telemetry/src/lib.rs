@@ -8,6 +8,7 @@ pub mod metrics;
 pub mod names;
 pub mod ports;
 pub mod shutdown;
+pub mod time;
 pub mod traces;
 
 mod collector;

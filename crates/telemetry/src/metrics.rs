@@ -1,5 +1,6 @@
 //! Metrics as Prometheus text. No label has unbounded values: what is not in a closed set is `_other`.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus_client::encoding::text::encode;
@@ -36,6 +37,19 @@ impl Metrics {
         let _ = encode(&mut text, &self.0.lock().unwrap_or_else(PoisonError::into_inner));
         text
     }
+}
+
+/// Names under which these metrics are shown, as docs/metrics.md lists them: counters with `_total`.
+pub fn shown(metrics: &Metrics) -> BTreeSet<String> {
+    let types = metrics.text();
+    let types = types.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    types.map(|(name, kind)| format!("{name}{}", if kind == "counter" { "_total" } else { "" })).collect()
+}
+
+/// Names in the table of one section of docs/metrics.md: the first word in backticks of each row.
+pub fn documented(text: &str, section: &str) -> BTreeSet<String> {
+    let section = text.split("\n## ").find(|s| s.starts_with(&format!("{section}\n"))).unwrap_or_default();
+    section.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split('`').next()?.to_owned())).collect()
 }
 
 /// A histogram of seconds from 1 ms to about 2 minutes, for first tokens and whole answers.

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::SystemTime;
 
 use opentelemetry::trace::{SpanId, SpanKind, Status};
 use opentelemetry::{Array, KeyValue, Value};
@@ -13,6 +12,7 @@ use opentelemetry_sdk::trace::{SpanData, SpanExporter};
 use serde_json::{Map, json};
 
 use crate::InitError;
+use crate::time::since_epoch_us;
 
 /// Appends spans to a file; several programs may share it, since a line is one write.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ fn line(service: &str, span: &SpanData) -> serde_json::Value {
     let events: Vec<_> = span
         .events
         .iter()
-        .map(|e| json!({"name": e.name, "atUs": micros(e.timestamp), "attributes": attributes(&e.attributes)}))
+        .map(|e| json!({"name": e.name, "atUs": since_epoch_us(e.timestamp), "attributes": attributes(&e.attributes)}))
         .collect();
     json!({
         "service": service,
@@ -62,8 +62,8 @@ fn line(service: &str, span: &SpanData) -> serde_json::Value {
             SpanKind::Consumer => "CONSUMER",
             SpanKind::Internal => "INTERNAL",
         },
-        "startUs": micros(span.start_time),
-        "endUs": micros(span.end_time),
+        "startUs": since_epoch_us(span.start_time),
+        "endUs": since_epoch_us(span.end_time),
         "error": match &span.status { Status::Error { description } => Some(description.as_ref()), _ => None },
         "attributes": attributes(&span.attributes),
         "events": events,
@@ -86,8 +86,4 @@ fn value(value: &Value) -> serde_json::Value {
         Value::Array(Array::String(v)) => json!(v.iter().map(|s| s.as_str()).collect::<Vec<_>>()),
         other => json!(other.to_string()),
     }
-}
-
-fn micros(at: SystemTime) -> u64 {
-    u64::try_from(at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
 }

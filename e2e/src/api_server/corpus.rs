@@ -75,7 +75,11 @@ async fn in_status(server: &ApiServer, case: &Case) -> anyhow::Result<()> {
         // Kubernetes knows ages in whole seconds, and the oldest wins: each object is made in a second of its own.
         let made = second();
         object = apply(server, document).await?;
-        wait::until("the next second", secs(2), async || Ok(ensure!(second() > made, "still {made}"))).await?;
+        wait::until("the next second", secs(2), async || {
+            ensure!(second() > made, "still {made}");
+            Ok(())
+        })
+        .await?;
     }
     let result = wait::until(condition, secs(15), async || {
         let words = ["--namespace", SHOP, "get", object.trim(), "-o", "json"];

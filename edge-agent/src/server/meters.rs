@@ -113,7 +113,7 @@ impl Meters {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use terrace_telemetry::metrics::{documented, shown};
 
     use super::*;
 
@@ -121,16 +121,7 @@ mod tests {
     fn the_documentation_lists_every_metric() {
         let metrics = Metrics::new();
         Meters::new(&metrics).ended(Outcome::Answered);
-        let text = metrics.text();
-        let registered: BTreeSet<String> = text
-            .lines()
-            .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
-            .map(|(name, kind)| format!("{name}{}", if kind == "counter" { "_total" } else { "" }))
-            .collect();
-        let docs = include_str!("../../../docs/metrics.md");
-        let section = docs.split("\n## ").find(|s| s.starts_with("Agent\n")).unwrap();
-        let listed: BTreeSet<String> =
-            section.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split('`').next()?.to_owned())).collect();
-        assert_eq!(listed, registered);
+        let listed = documented(include_str!("../../../docs/metrics.md"), "Agent");
+        assert_eq!(listed, shown(&metrics));
     }
 }

@@ -35,7 +35,8 @@ pub async fn reconcile(context: &Context, object: &DynamicObject) -> Result<Done
         Some(invalid) => Outcome::Refused(invalid),
         None => Outcome::Applied(Applied::default()),
     };
-    let view = policy.as_ref().and_then(|p| p.uid()).map(|uid| context.fold().view(&uid, crate::report::now_us()));
+    let view =
+        policy.as_ref().and_then(|p| p.uid()).map(|uid| context.fold().view(&uid, terrace_telemetry::time::now_us()));
     let facts = status::Facts {
         budget: &budget,
         policy_exists: policy.is_some(),

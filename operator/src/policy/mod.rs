@@ -57,7 +57,7 @@ pub async fn reconcile(context: &Context, object: &DynamicObject) -> Result<Done
         outcome: &outcome,
         revision: &revision,
         pods: context.world.routers(&owner.namespace, &owner.name),
-        view: context.fold().view(&owner.uid, crate::report::now_us()),
+        view: context.fold().view(&owner.uid, terrace_telemetry::time::now_us()),
         inactive: terrace_crds::inactive_fields(policy.as_ref()),
         now: jiff::Timestamp::now(),
     };

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use terrace_contract::report::Outcome;
 use terrace_contract::trust::Class;
@@ -12,6 +14,8 @@ use terrace_crds::{RoutingPolicy, Tier};
 
 use crate::figures;
 use crate::report::{Fate, Window};
+
+const MINUTE_US: u64 = 60_000_000;
 
 /// The tiers of a ladder by UID: name and boundary.
 pub struct Names(Vec<(String, String, Boundary)>);
@@ -113,21 +117,29 @@ pub fn by_class(hour: &Window) -> Vec<ClassShare> {
 
 /// Requests that no permitted tier could take, by class and reason.
 pub fn denied(hour: &Window) -> Vec<Denied> {
-    let mut sums = BTreeMap::<(Class, &str), u64>::new();
+    let mut sums = BTreeMap::<(Class, &str), (u64, u64)>::new();
     for (fate, count) in &hour.counts {
         if matches!(fate.outcome, Outcome::Denied | Outcome::Unavailable) {
-            *sums.entry((fate.class, &fate.reason)).or_default() += count;
+            let (sum, last) = sums.entry((fate.class, &fate.reason)).or_default();
+            *sum += count;
+            *last = (*last).max(hour.last_us.get(fate).copied().unwrap_or(0));
         }
     }
     sums.into_iter()
         .take(32)
-        .map(|((class, reason), count)| Denied {
+        .map(|((class, reason), (count, last_us))| Denied {
             class: class_of(class),
             reason: camel(reason),
             count: i64::try_from(count).unwrap_or(i64::MAX),
-            last: None,
+            // To the minute: a status that changes with each report would be written with each.
+            last: minute(last_us),
         })
         .collect()
+}
+
+fn minute(us: u64) -> Option<Time> {
+    let us = i64::try_from(us / MINUTE_US * MINUTE_US).ok().filter(|us| *us > 0)?;
+    Timestamp::from_microsecond(us).ok().map(Time)
 }
 
 /// Money of the last hour; none where no tier has a price.
@@ -167,7 +179,8 @@ mod tests {
             reason: (*reason).into(),
             forced: (*forced).into(),
         };
-        Window { counts: counts.iter().map(|c| (fate(c), c.5)).collect(), ..Window::default() }
+        let last_us = counts.iter().map(|c| (fate(c), 2 * MINUTE_US + c.5)).collect();
+        Window { counts: counts.iter().map(|c| (fate(c), c.5)).collect(), last_us, ..Window::default() }
     }
 
     #[test]
@@ -185,6 +198,7 @@ mod tests {
         assert_eq!((local(&hour, &names), overflowed(&hour), escalated(&hour)), (78, 20, 2));
         let denied = denied(&hour);
         assert_eq!((denied[0].reason.as_str(), denied[0].count), ("NoDevice", 100));
+        assert_eq!(denied[0].last, minute(2 * MINUTE_US), "the minute of the last one");
         let restricted = by_class(&hour).pop().unwrap();
         assert_eq!((restricted.percent.as_str(), restricted.forced[0].reason.as_str()), ("50", "DetectorTimeout"));
     }

@@ -63,7 +63,7 @@ async fn take(State(reports): State<Arc<Reports>>, Extension(Peer(caller)): Exte
     }
     let leadership = reports.lease.borrow().clone();
     if leadership.mine {
-        if reports.fold.lock().unwrap_or_else(PoisonError::into_inner).add(report, super::now_us()) {
+        if reports.fold.lock().unwrap_or_else(PoisonError::into_inner).add(report, terrace_telemetry::time::now_us()) {
             (reports.news)(&namespace, &name);
         }
         return StatusCode::NO_CONTENT.into_response();

@@ -75,6 +75,8 @@ impl Use {
 pub struct Window {
     /// Requests by their fate.
     pub counts: BTreeMap<Fate, u64>,
+    /// When a fate was last reported, microseconds since the Unix epoch.
+    pub last_us: BTreeMap<Fate, u64>,
     /// Latencies by tier and feature.
     pub latency: BTreeMap<(String, String), Latencies>,
     /// Use by tier.
@@ -85,7 +87,7 @@ impl Window {
     /// What a router did between two reports of one run; since its start without an earlier one.
     pub(super) fn between(earlier: Option<&Report>, now: &Report) -> Window {
         let mut grown = Window::of(now);
-        let Some(earlier) = earlier.map(Window::of) else { return grown };
+        let earlier = earlier.map(Window::of).unwrap_or_default();
         for (fate, count) in &mut grown.counts {
             *count = count.saturating_sub(earlier.counts.get(fate).copied().unwrap_or(0));
         }
@@ -108,6 +110,7 @@ impl Window {
             }
         }
         grown.counts.retain(|_, count| *count > 0);
+        grown.last_us = grown.counts.keys().map(|fate| (fate.clone(), now.sent_at_us)).collect();
         grown
     }
 
@@ -146,6 +149,10 @@ impl Window {
     pub fn add(&mut self, other: &Window) {
         for (fate, count) in &other.counts {
             *self.counts.entry(fate.clone()).or_default() += count;
+        }
+        for (fate, at) in &other.last_us {
+            let last = self.last_us.entry(fate.clone()).or_default();
+            *last = (*last).max(*at);
         }
         for (key, more) in &other.latency {
             let sum = self.latency.entry(key.clone()).or_default();

@@ -7,6 +7,7 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use terrace_contract::snapshot::Snapshot;
 use terrace_crds::RoutingPolicy;
+use terrace_telemetry::time::now_us;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -15,7 +16,6 @@ use super::hub::{Hub, Key, Published};
 use crate::children::Site;
 use crate::pki::Pki;
 use crate::policy;
-use crate::report::now_us;
 use crate::world::World;
 
 /// Bursts of changes become one snapshot this often.

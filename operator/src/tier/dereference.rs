@@ -67,7 +67,7 @@ pub async fn dereference(context: &Context, owner: &Owner, spec: &TierSpec) -> R
         credentials,
         gpu,
         host_paths_forbidden: matches!(enforced.as_deref(), Some("restricted" | "baseline")),
-        reported: context.fold().tier(&owner.uid, crate::report::now_us()),
+        reported: context.fold().tier(&owner.uid, terrace_telemetry::time::now_us()),
         now: Timestamp::now(),
     })
 }

@@ -1,36 +1,15 @@
 //! Where clearances are asked for and asked again: the only two calls into privacy that dispatch makes.
 
-use std::fs::File;
-use std::sync::{Mutex, PoisonError};
-
 use bytes::Bytes;
 use serde_json::Value;
 use terrace_contract::reason::Reason;
-use terrace_contract::report;
 use terrace_contract::tier::Tier;
-use terrace_privacy::ledger::{Crossing, Ledger};
+use terrace_privacy::ledger::Crossing;
 use terrace_privacy::{Cleared, Terms, clear};
 
 use super::failure::Failure;
 use crate::app::App;
 use crate::job::Job;
-
-/// The egress ledger, where this router keeps one.
-#[derive(Default)]
-pub struct Egress(Option<Mutex<Ledger<File>>>);
-
-impl Egress {
-    /// A ledger that is written.
-    pub fn new(ledger: Ledger<File>) -> Self {
-        Self(Some(Mutex::new(ledger)))
-    }
-
-    /// Its state, for the report.
-    pub fn state(&self) -> Option<report::Ledger> {
-        let ledger = self.0.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(report::Ledger { last_write_us: ledger.last_write_us(), free_bytes: 0, failures: ledger.failures() })
-    }
-}
 
 impl App {
     /// Clears the body built for a tier, by the policy under which the request was admitted.
@@ -64,14 +43,10 @@ impl App {
             policy_age_us: self.fleet.policy_age_us(&in_use.snapshot, now),
         };
         let bytes = cleared.recheck(&terms).map_err(|denied| Failure::NotCleared(denied.reason()))?.clone();
-        if let Some(ledger) = &self.egress.0 {
-            let crossing = Crossing { at_us: now, request_id, attempt };
-            let mut ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
-            let before = ledger.failures();
-            let recorded = ledger.cross(cleared, crossing, in_use.snapshot.policy.ledger_on_write_failure);
-            self.metrics.ledger_failures.inc_by(ledger.failures() - before);
-            recorded.map_err(|_| Failure::NotCleared(Reason::Boundary))?;
-        }
+        let crossing = Crossing { at_us: now, request_id, attempt };
+        self.egress
+            .record(cleared, crossing, in_use.snapshot.policy.ledger_on_write_failure, &self.metrics)
+            .map_err(|_| Failure::NotCleared(Reason::Boundary))?;
         Ok(bytes)
     }
 }

@@ -130,7 +130,9 @@ async fn snapshots_come_down_and_reports_go_up() {
     assert_eq!((cloud_usage.input_tokens, cloud_usage.output_tokens, cloud_usage.cost_micros), (11, 3, 17));
     assert_eq!(last.latency.iter().find(|l| l.tier == "uid-cloud").unwrap().first_token.count(), 1);
     assert!(last.reachability.iter().all(|r| r.reason.is_empty()), "{:?}", last.reachability);
-    assert!(last.ledger.as_ref().unwrap().last_write_us > 0, "the crossing to the cloud was recorded");
+    let ledger = last.ledger.as_ref().unwrap();
+    assert!(ledger.last_write_us > 0, "the crossing to the cloud was recorded");
+    assert!(ledger.free_bytes > 0, "and there is room for more");
 }
 
 #[tokio::test]

@@ -10,7 +10,6 @@ use crate::schema;
 /// `[]` stands for each item of a list.
 pub const INACTIVE: &[(Kind, &str)] = &[
     (Kind::Tier, "spec.backend.fleet.model.source.http.pull"),
-    (Kind::Tier, "spec.backend.fleet.gpu.resourceClaimTemplateName"),
     (Kind::Tier, "spec.backend.fleet.gpu.memoryLimit"),
     (Kind::Tier, "spec.backend.fleet.rollout.canaryPercent"),
     (Kind::Tier, "spec.backend.fleet.rollout.autoRollback"),
@@ -46,6 +45,7 @@ pub const ACTIVE: &[(Kind, &str)] = &[
     (Kind::Tier, "spec.backend.fleet.model.source.hostPath"),
     (Kind::Tier, "spec.backend.fleet.engine"),
     (Kind::Tier, "spec.backend.fleet.gpu.resource"),
+    (Kind::Tier, "spec.backend.fleet.gpu.resourceClaimTemplateName"),
     (Kind::Tier, "spec.backend.fleet.gpu.runtimeClassName"),
     (Kind::Tier, "spec.backend.fleet.placement"),
     (Kind::Tier, "spec.backend.fleet.rollout.maxUnavailable"),
