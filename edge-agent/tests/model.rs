@@ -55,7 +55,9 @@ fn reference(file: &Gguf, tokens: &[u32]) -> Vec<f64> {
             let (mut q, mut k) = (product(w("attn_q"), &h), product(w("attn_k"), &h));
             rotate(&mut q, position);
             rotate(&mut k, position);
-            (queries.push(q), keys.push(k), values.push(product(w("attn_v"), &h)));
+            queries.push(q);
+            keys.push(k);
+            values.push(product(w("attn_v"), &h));
         }
         for (position, x) in xs.iter_mut().enumerate() {
             let mut seen = vec![0.0; WIDTH];
