@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use terrace_agent::model::{Feed, LoadOptions, LoadedModel};
+use terrace_agent::model::{BLOCK_TOKENS, Feed, LoadOptions, LoadedModel, Wanted};
 
 const PREFILL: usize = 512;
 const DECODE: usize = 128;
@@ -18,8 +18,10 @@ fn main() -> anyhow::Result<()> {
     let load = began.elapsed();
     let tokens: Vec<u32> =
         (0..PREFILL as u32).map(|i| (100 + i * 7919 % 40_000) % model.info.vocabulary as u32).collect();
-    let mut run =
-        |tokens: &[u32], position: usize| model.network.step(&[Feed { slot: 0, tokens, position, wants_logits: true }]);
+    let blocks: Vec<u32> = (0..((PREFILL + DECODE) / BLOCK_TOKENS) as u32).collect();
+    let mut run = |tokens: &[u32], position: usize| {
+        model.network.step(&[Feed { blocks: &blocks, tokens, position, wanted: Wanted::NEXT }])
+    };
     run(&tokens[..16], 0);
     let began = Instant::now();
     for (index, chunk) in tokens.chunks(CHUNK).enumerate() {

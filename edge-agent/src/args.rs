@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Parser, ValueEnum};
-use terrace_contract::names;
+use terrace_contract::{names, units};
 
 /// Where the kubelet looks for the reason of a container's end.
 pub const TERMINATION_LOG: &str = "/dev/termination-log";
@@ -75,9 +75,9 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(0..=4096))]
     pub queue_limit: u32,
 
-    /// Memory of the KV cache at most, for example 512Mi
-    #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = size)]
-    pub kv_cache: Size,
+    /// Memory of the KV cache at most, for example 512Mi or 1.5Gi; by default what --max-sequences of --context-tokens need
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub kv_cache: Option<Size>,
 
     /// What to run on
     #[arg(long, value_enum, default_value_t = Device::Auto)]
@@ -152,20 +152,7 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
 }
 
 fn size(text: &str) -> Result<Size, String> {
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let factor: u64 = match unit {
-        "" => 1,
-        "k" => 1000,
-        "M" => 1_000_000,
-        "G" => 1_000_000_000,
-        "Ki" => 1 << 10,
-        "Mi" => 1 << 20,
-        "Gi" => 1 << 30,
-        _ => return Err("give a size such as 512Mi or 2Gi".into()),
-    };
-    let bytes = number.parse::<u64>().ok().and_then(|n| n.checked_mul(factor));
-    bytes.map(Size).ok_or_else(|| "give a size such as 512Mi or 2Gi".into())
+    units::bytes(text).map(Size).ok_or_else(|| "give a size such as 512Mi or 1.5Gi".into())
 }
 
 #[cfg(test)]
@@ -199,6 +186,8 @@ mod tests {
         assert_eq!(listen(&["--model", "a"]), Some(8443));
         assert_eq!(listen(&["--model", "a", "--plain-listen", "127.0.0.1:0"]), None);
         assert_eq!(listen(&["--model", "a", "--plain-listen", "[::1]:0", "--listen", "0.0.0.0:1"]), Some(1));
-        assert_eq!(parse(&["--model", "a", "--kv-cache", "3Gi"]).unwrap().kv_cache, Size(3 << 30));
+        assert_eq!(parse(&["--model", "a", "--kv-cache", "3Gi"]).unwrap().kv_cache, Some(Size(3 << 30)));
+        assert_eq!(parse(&["--model", "a", "--kv-cache=1.5Gi"]).unwrap().kv_cache, Some(Size(3 << 29)));
+        assert_eq!(parse(&["--model", "a"]).unwrap().kv_cache, None);
     }
 }

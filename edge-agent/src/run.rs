@@ -155,7 +155,7 @@ async fn start(args: &Args, gate: &Gate, meters: Meters) -> Result<Agent, Failur
     let options = LoadOptions {
         context_tokens: Some(args.context_tokens),
         max_sequences: args.max_sequences,
-        kv_cache_bytes: args.kv_cache.0,
+        kv_cache_bytes: args.kv_cache.map(|size| size.0),
         threads: args.threads.map(|n| n as usize),
     };
     let file = path.clone();

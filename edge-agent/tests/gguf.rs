@@ -8,7 +8,7 @@ use terrace_agent::gguf::{ChatTemplate, GgmlType, Gguf, TemplateError, Tokenizer
 use terrace_agent::model::{LoadOptions, LoadedModel};
 
 fn load(bytes: Vec<u8>) -> Result<LoadedModel, String> {
-    let options = LoadOptions { kv_cache_bytes: 1 << 20, ..LoadOptions::default() };
+    let options = LoadOptions { kv_cache_bytes: Some(1 << 20), ..LoadOptions::default() };
     let file = Gguf::from_bytes(bytes).map_err(|e| e.to_string())?;
     LoadedModel::from_file(&file, &options).map_err(|e| e.to_string())
 }

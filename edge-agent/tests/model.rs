@@ -7,12 +7,12 @@ mod tiny;
 use std::collections::HashMap;
 
 use terrace_agent::gguf::{Gguf, dequantize};
-use terrace_agent::model::{Feed, LoadOptions, LoadedModel};
+use terrace_agent::model::{Feed, LoadOptions, LoadedModel, Pooling, Rows, Wanted};
 use tiny::{FEED_FORWARD, HEADS, KV_HEADS, LAYERS, VOCABULARY, WIDTH};
 
-fn load(kind: tiny::Kind, slots: u32) -> (Gguf, LoadedModel) {
+fn load(kind: tiny::Kind, contexts: u32) -> (Gguf, LoadedModel) {
     let file = Gguf::from_bytes(tiny::model(kind)).unwrap();
-    let options = LoadOptions { max_sequences: slots, threads: Some(2), ..LoadOptions::default() };
+    let options = LoadOptions { max_sequences: contexts, threads: Some(2), ..LoadOptions::default() };
     let model = LoadedModel::from_file(&file, &options).unwrap();
     (file, model)
 }
@@ -95,8 +95,8 @@ fn error(found: &[f32], expected: &[f64]) -> f64 {
     (difference / expected.iter().map(|e| e * e).sum::<f64>()).sqrt()
 }
 
-fn feed<'a>(slot: usize, tokens: &'a [u32], position: usize) -> Feed<'a> {
-    Feed { slot, tokens, position, wants_logits: true }
+fn feed<'a>(blocks: &'a [u32], tokens: &'a [u32], position: usize) -> Feed<'a> {
+    Feed { blocks, tokens, position, wanted: Wanted::NEXT }
 }
 
 #[test]
@@ -105,26 +105,65 @@ fn logits_are_those_of_the_definition() {
     // Exact numbers leave the cache's 16 bits; quantized products add activations of eight bits.
     for (kind, bound) in [(tiny::Kind::F32, 2e-3), (tiny::Kind::Q8_0, 3e-2), (tiny::Kind::Q4_1, 3e-2)] {
         let (file, mut model) = load(kind, 1);
-        let logits = model.network.step(&[feed(0, &tokens, 0)]);
-        let error = error(&logits[0], &reference(&file, &tokens));
-        assert!(error < bound, "{kind:?}: {error}");
+        let all = Wanted { logits: Rows::All, hidden: None };
+        let output = model.network.step(&[Feed { wanted: all, ..feed(&[3, 1, 4], &tokens, 0) }]).remove(0);
+        assert_eq!((output.logits.len(), output.hidden), (tokens.len(), None));
+        for at in [0, 15, 16, 39] {
+            let error = error(&output.logits[at], &reference(&file, &tokens[..=at]));
+            assert!(error < bound, "{kind:?}: {error}");
+        }
+    }
+}
+
+/// Not nearly the same: the same bits. What an answer says must not depend on who else was served.
+#[test]
+fn chunks_batches_and_blocks_change_no_bit() {
+    let tokens: Vec<u32> = (0..100).map(|i| (i * 53 + 7) % VOCABULARY as u32).collect();
+    let other: Vec<u32> = tokens.iter().rev().copied().collect();
+    for kind in [tiny::Kind::F32, tiny::Kind::Q8_0, tiny::Kind::Q4_1] {
+        let (_, mut model) = load(kind, 2);
+        let (whole, parts, others) = ([0, 1, 2, 3, 4, 5, 6], [13, 7, 19, 8, 20, 11, 9], [10, 12, 14, 15, 16, 17, 18]);
+        let both = Wanted { logits: Rows::Last, hidden: Some(Pooling::MeanAndLast) };
+        let expected = model.network.step(&[Feed { wanted: both, ..feed(&whole, &tokens, 0) }]).remove(0);
+        let hidden = expected.hidden.unwrap();
+        let mut sum = vec![0.0; WIDTH];
+        let mut position = 0;
+        // Alone and beside another sequence, in chunks that end inside blocks and at their borders.
+        for (turn, len) in [17, 1, 14, 1, 1, 33, 30, 1, 1, 1].into_iter().enumerate() {
+            let chunk = Feed { wanted: both, ..feed(&parts, &tokens[position..position + len], position) };
+            let beside = feed(&others, &other[position..position + len], position);
+            let silent =
+                Feed { wanted: Wanted::default(), ..feed(&others, &other[position..position + len], position) };
+            let step = match turn % 3 {
+                0 => vec![chunk, silent],
+                1 => vec![beside, chunk],
+                _ => vec![silent, chunk],
+            };
+            let outputs = model.network.step(&step);
+            let own = &outputs[usize::from(turn % 3 != 0)];
+            let part = own.hidden.as_ref().unwrap();
+            sum.iter_mut().zip(&part.sum).for_each(|(sum, x)| *sum += x);
+            position += len;
+            if position == tokens.len() {
+                assert_eq!(own.logits, expected.logits, "{kind:?}");
+                assert_eq!(part.last, hidden.last, "{kind:?}");
+            }
+        }
+        assert_eq!(position, tokens.len());
+        // Chunks add up, but for the order of adding.
+        assert!(sum.iter().zip(&hidden.sum).all(|(a, b)| (a - b).abs() <= 1e-3), "{kind:?}");
     }
 }
 
 #[test]
-fn chunks_and_batches_change_nothing() {
-    let tokens: Vec<u32> = (0..30).map(|i| (i * 53 + 7) % VOCABULARY as u32).collect();
+fn a_copied_block_is_the_same_to_read_and_apart_to_write() {
+    let tokens: Vec<u32> = (0..40).map(|i| (i * 29 + 3) % VOCABULARY as u32).collect();
     let (_, mut model) = load(tiny::Kind::Q4_1, 2);
-    let whole = model.network.step(&[feed(0, &tokens, 0)]).remove(0);
-    let silent = Feed { wants_logits: false, ..feed(1, &tokens[..17], 0) };
-    assert!(model.network.step(&[silent]).is_empty());
-    for position in 17..29 {
-        model.network.step(&[feed(1, &tokens[position..=position], position)]);
-    }
-    // The last token of both slots in one step.
-    let both = model.network.step(&[feed(1, &tokens[29..], 29), feed(0, &tokens[29..], 29)]);
-    for logits in &both {
-        let whole: Vec<f64> = whole.iter().copied().map(f64::from).collect();
-        assert!(error(logits, &whole) < 1e-4);
-    }
+    let network = &mut model.network;
+    let expected = network.step(&[feed(&[0, 1, 2], &tokens, 0)]).remove(0);
+    network.step(&[feed(&[4, 5], &tokens[..20], 0)]);
+    network.copy_block(5, 6);
+    // One of the two goes on otherwise; the copy does not notice.
+    network.step(&[feed(&[4, 5], &[9, 9, 9], 20)]);
+    assert_eq!(network.step(&[feed(&[4, 6, 7], &tokens[20..], 20)]).remove(0), expected);
 }

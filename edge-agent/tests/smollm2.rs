@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 use terrace_agent::engine::{Engine, EngineConfig, EngineHandle, Event, FinishReason, GenerateRequest};
-use terrace_agent::model::{Feed, LoadOptions, LoadedModel};
+use terrace_agent::model::{Feed, LoadOptions, LoadedModel, Wanted};
 
 /// Where our choice is not llama.cpp's, the two tokens' logits must be this close, in our logits and in its. Both round
 /// activations to eight bits, in different places, and each is that far from the exact product: where the first answer
@@ -102,8 +102,9 @@ fn greedy_choices_are_llama_cpps() {
     let Some(path) = model() else { return };
     let options = LoadOptions { context_tokens: Some(512), ..LoadOptions::default() };
     let mut network = LoadedModel::open(&path, &options).unwrap().network;
+    let blocks: Vec<u32> = (0..network.blocks() as u32).collect();
     let mut next = |tokens: &[u32], position: usize| {
-        network.step(&[Feed { slot: 0, tokens, position, wants_logits: true }]).remove(0)
+        network.step(&[Feed { blocks: &blocks, tokens, position, wanted: Wanted::NEXT }]).remove(0).logits.remove(0)
     };
     let (mut total, mut ties) = (0, Vec::new());
     for Reference { prompt, prompt_ids, ids, margins, .. } in references().answers {

@@ -17,6 +17,7 @@ pub mod snapshot;
 pub mod status;
 pub mod tier;
 pub mod trust;
+pub mod units;
 
 /// The version of every document in this crate.
 pub const SCHEMA_VERSION: u32 = 1;

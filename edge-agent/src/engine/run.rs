@@ -14,10 +14,7 @@ use super::sequence::{Sequence, Turn};
 use super::shared::{Shared, take};
 use super::{EngineConfig, Event, Failure};
 use crate::gguf::Tokenizer;
-use crate::model::{Feed, LoadedModel, Network};
-
-/// Tokens of a block of the KV cache.
-const KV_BLOCK: usize = 16;
+use crate::model::{BLOCK_TOKENS, Feed, LoadedModel, Network, Wanted};
 
 /// The engine's side that runs on its own thread. Start it and keep the [`EngineHandle`].
 pub struct Engine {
@@ -30,7 +27,7 @@ pub struct Engine {
     in_flight: watch::Sender<u32>,
     waiting: VecDeque<Submission>,
     running: Vec<Sequence>,
-    free_slots: Vec<usize>,
+    free_tables: Vec<Vec<u32>>,
 }
 
 impl Engine {
@@ -41,9 +38,13 @@ impl Engine {
     /// When the thread cannot be made.
     pub fn start(model: LoadedModel, config: EngineConfig) -> Result<EngineHandle, StartError> {
         let LoadedModel { network, info, tokenizer, template } = model;
-        let slots = config.max_sequences.clamp(1, network.slots().max(1) as u32);
-        let blocks = network.slots() as u64 * u64::from(info.context_tokens).div_ceil(KV_BLOCK as u64);
-        let shared = Arc::new(Shared::new(slots, config.queue_limit, blocks));
+        let each = (info.context_tokens as usize).div_ceil(BLOCK_TOKENS);
+        let tables: Vec<Vec<u32>> = (0..network.blocks() / each)
+            .take(config.max_sequences.max(1) as usize)
+            .map(|slot| (slot * each..(slot + 1) * each).map(|block| block as u32).collect())
+            .collect();
+        let slots = tables.len() as u32;
+        let shared = Arc::new(Shared::new(slots, config.queue_limit, network.blocks() as u64));
         let (sender, queue) = sync_channel((slots + config.queue_limit) as usize);
         let (in_flight, watcher) = watch::channel(0);
         let tokenizer = Arc::new(tokenizer);
@@ -57,7 +58,7 @@ impl Engine {
             in_flight,
             waiting: VecDeque::new(),
             running: Vec::new(),
-            free_slots: (0..slots as usize).rev().collect(),
+            free_tables: tables,
         };
         std::thread::Builder::new().name("engine".into()).spawn(move || engine.run()).map_err(StartError)?;
         Ok(EngineHandle {
@@ -136,9 +137,9 @@ impl Engine {
 
     fn admit(&mut self) {
         while !self.waiting.is_empty() {
-            let Some(slot) = self.free_slots.pop() else { return };
+            let Some(blocks) = self.free_tables.pop() else { return };
             let Some(submission) = self.waiting.pop_front() else { return };
-            self.running.push(Sequence::begin(submission, slot));
+            self.running.push(Sequence::begin(submission, blocks));
         }
         self.publish();
     }
@@ -152,12 +153,13 @@ impl Engine {
         let last = to == sequence.request.prompt.len();
         let began = Instant::now();
         let tokens = &sequence.request.prompt[from..to];
-        let logits = self.network.step(&[Feed { slot: sequence.slot, tokens, position: from, wants_logits: last }]);
+        let wanted = if last { Wanted::NEXT } else { Wanted::default() };
+        let outputs = self.network.step(&[Feed { blocks: &sequence.blocks, tokens, position: from, wanted }]);
         let fed = (to - from) as u32;
         self.shared.measured_prefill(fed, began.elapsed());
         take(&self.shared.pending_prefill, u64::from(fed));
         sequence.position = to;
-        if let Some(logits) = logits.into_iter().next() {
+        if let Some(logits) = outputs.into_iter().flat_map(|output| output.logits).next() {
             self.turn(index, logits);
         }
     }
@@ -174,13 +176,14 @@ impl Engine {
             .filter_map(|&i| {
                 let s = &self.running[i];
                 let tokens = s.next.as_ref().map(std::slice::from_ref)?;
-                Some(Feed { slot: s.slot, tokens, position: s.position, wants_logits: true })
+                Some(Feed { blocks: &s.blocks, tokens, position: s.position, wanted: Wanted::NEXT })
             })
             .collect();
-        let logits = self.network.step(&feeds);
+        let outputs = self.network.step(&feeds);
         self.shared.measured_step(began.elapsed());
         // From the last, so that retiring one does not move those still to come.
-        for (&index, logits) in ready.iter().zip(logits).rev() {
+        let logits = outputs.into_iter().flat_map(|output| output.logits);
+        for (&index, logits) in ready.iter().zip(logits.collect::<Vec<_>>()).rev() {
             let sequence = &mut self.running[index];
             sequence.position += 1;
             sequence.batched += ready.len() as u64;
@@ -207,7 +210,7 @@ impl Engine {
     fn retire(&mut self, index: usize, last_words: impl FnOnce(&mut Sequence)) {
         let mut sequence = self.running.remove(index);
         last_words(&mut sequence);
-        self.free_slots.push(sequence.slot);
+        self.free_tables.push(std::mem::take(&mut sequence.blocks));
         self.forget(sequence.prompt_left() as u64, sequence.expected);
     }
 
@@ -221,7 +224,7 @@ impl Engine {
 
     fn publish(&self) {
         self.shared.running.store(self.running.len() as u32, Relaxed);
-        let blocks: usize = self.running.iter().map(|s| s.position.div_ceil(KV_BLOCK)).sum();
+        let blocks: usize = self.running.iter().map(|s| s.position.div_ceil(BLOCK_TOKENS)).sum();
         self.shared.used_kv_blocks.store(blocks as u64, Relaxed);
     }
 }

@@ -17,7 +17,8 @@ pub(super) struct Sequence {
     pub(super) id: RequestId,
     pub(super) request: GenerateRequest,
     pub(super) events: mpsc::Sender<Event>,
-    pub(super) slot: usize,
+    /// Of the KV cache.
+    pub(super) blocks: Vec<u32>,
     /// Tokens in the cache.
     pub(super) position: usize,
     /// Sampled, not yet in the cache.
@@ -48,7 +49,7 @@ pub(super) enum Turn {
 
 impl Sequence {
     /// Leaves the queue.
-    pub(super) fn begin(submission: Submission, slot: usize) -> Self {
+    pub(super) fn begin(submission: Submission, blocks: Vec<u32>) -> Self {
         let Submission { id, mut request, events, at, expected } = submission;
         let queued = at.elapsed();
         let _ = events.try_send(Event::Started { queued });
@@ -65,7 +66,7 @@ impl Sequence {
             id,
             request,
             events,
-            slot,
+            blocks,
             position: 0,
             next: None,
             expected,

@@ -16,7 +16,7 @@ mod pointwise;
 mod pool;
 mod portable;
 
-pub use attention::{Attention, RotaryStyle, Span};
+pub use attention::{Attention, BLOCK_TOKENS, RotaryStyle, Span};
 pub use distribution::Distribution;
 pub use matrix::{Matrix, Packing};
 pub use pointwise::{gated_silu, rms_norm};

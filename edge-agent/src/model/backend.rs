@@ -29,17 +29,21 @@ pub trait QuantBackend: Backend {
     fn cached_attention(
         shape: Attention,
         qkv: FloatTensor<Self>,
-        spans: &[Span],
+        spans: &[Span<'_>],
         angles: FloatTensor<Self>,
         cache: &mut LayerCache<Self>,
     ) -> FloatTensor<Self>;
+
+    /// Copies one block of the cache over another.
+    fn copy_block(shape: Attention, cache: &mut LayerCache<Self>, from: u32, to: u32);
 }
 
-/// Keys and values of one layer: `[slots, kv_heads, context, width]`, `f16`.
+/// Keys and values of one layer, `f16`, in blocks of [`BLOCK_TOKENS`](crate::kernels::BLOCK_TOKENS) positions; which
+/// block belongs to whom, and when, is the engine's business.
 pub struct LayerCache<B: Backend> {
-    /// Keys, rotated.
+    /// Rotated keys: `[blocks, kv_heads, width, BLOCK_TOKENS]`.
     pub keys: FloatTensor<B>,
-    /// Values.
+    /// Values: `[blocks, kv_heads, BLOCK_TOKENS, width]`.
     pub values: FloatTensor<B>,
 }
 
@@ -69,7 +73,7 @@ impl QuantBackend for Flex {
     fn cached_attention(
         shape: Attention,
         qkv: FlexTensor,
-        spans: &[Span],
+        spans: &[Span<'_>],
         angles: FlexTensor,
         cache: &mut LayerCache<Self>,
     ) -> FlexTensor {
@@ -77,6 +81,14 @@ impl QuantBackend for Flex {
         let (keys, values) = (cache.keys.storage_mut::<f16>(), cache.values.storage_mut::<f16>());
         let angles = floats(&angles);
         rows(&qkv, shape.heads * shape.width, |qkv, out| shape.run(qkv, spans, &angles, keys, values, out))
+    }
+
+    fn copy_block(shape: Attention, cache: &mut LayerCache<Self>, from: u32, to: u32) {
+        let size = shape.block();
+        let (from, to) = (from as usize * size, to as usize * size);
+        for part in [cache.keys.storage_mut::<f16>(), cache.values.storage_mut::<f16>()] {
+            part.copy_within(from..from + size, to);
+        }
     }
 }
 

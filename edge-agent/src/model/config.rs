@@ -3,7 +3,7 @@
 use super::LoadOptions;
 use super::load::LoadError;
 use crate::gguf::{Gguf, GgufError, Metadata, dequantize};
-use crate::kernels::{Attention, RotaryStyle};
+use crate::kernels::{Attention, BLOCK_TOKENS, RotaryStyle};
 
 /// Tokens of context when neither the file nor the operator says.
 const DEFAULT_CONTEXT: u32 = 2048;
@@ -19,7 +19,10 @@ pub(super) struct Config {
     pub(super) vocabulary: usize,
     pub(super) epsilon: f32,
     pub(super) attention: Attention,
-    pub(super) slots: usize,
+    /// Prompt and answer together, in tokens: whole blocks.
+    pub(super) context: usize,
+    /// Blocks of the KV cache.
+    pub(super) blocks: usize,
     rope_base: f32,
     rope_scale: f32,
 }
@@ -62,14 +65,19 @@ impl Config {
         let epsilon = m.optional_f32("llama.attention.layer_norm_rms_epsilon")?.unwrap_or(1e-5);
         let trained = m.optional_u32("llama.context_length")?.filter(|n| *n > 0).unwrap_or(DEFAULT_CONTEXT);
         let wanted = options.context_tokens.map_or(trained, |n| n.min(trained)) as usize;
-        let slots = options.max_sequences.max(1) as usize;
         // Keys and values, two bytes a number.
-        let per_token = 4u64.saturating_mul((layers * kv_heads * head_width) as u64);
-        let room = options.kv_cache_bytes / per_token.max(1) / slots as u64;
-        let context = wanted.min(usize::try_from(room).unwrap_or(usize::MAX)) / 16 * 16;
-        if context < MIN_CONTEXT.min(wanted / 16 * 16).max(16) {
-            let need = per_token * slots as u64 * MIN_CONTEXT as u64;
-            return Err(LoadError::KvCache { limit: options.kv_cache_bytes, need, slots });
+        let per_block = (4 * BLOCK_TOKENS) as u64 * (layers * kv_heads * head_width) as u64;
+        let each = wanted.div_ceil(BLOCK_TOKENS);
+        let blocks = match options.kv_cache_bytes {
+            Some(limit) => usize::try_from(limit / per_block).unwrap_or(usize::MAX),
+            None => each.saturating_mul(options.max_sequences.max(1) as usize),
+        };
+        // Block numbers have 32 bits.
+        let blocks = blocks.min(u32::MAX as usize);
+        let context = wanted.min(blocks.saturating_mul(BLOCK_TOKENS)) / BLOCK_TOKENS * BLOCK_TOKENS;
+        if context < MIN_CONTEXT.min(wanted / BLOCK_TOKENS * BLOCK_TOKENS).max(BLOCK_TOKENS) {
+            let need = per_block * (MIN_CONTEXT / BLOCK_TOKENS) as u64;
+            return Err(LoadError::KvCache { limit: options.kv_cache_bytes.unwrap_or_default(), need });
         }
         Ok(Config {
             layers,
@@ -77,8 +85,16 @@ impl Config {
             feed_forward: size("feed_forward_length")?,
             vocabulary,
             epsilon,
-            attention: Attention { heads, kv_heads, width: head_width, context, style: RotaryStyle::Interleaved },
-            slots,
+            attention: Attention {
+                heads,
+                kv_heads,
+                width: head_width,
+                scale: 1.0 / (head_width as f32).sqrt(),
+                window: None,
+                style: RotaryStyle::Interleaved,
+            },
+            context,
+            blocks,
             rope_base: m.optional_f32("llama.rope.freq_base")?.filter(|b| *b > 0.0).unwrap_or(10_000.0),
             rope_scale,
         })
@@ -98,8 +114,8 @@ impl Config {
             plain / f64::from(slower[i]) / f64::from(self.rope_scale)
         };
         let frequencies: Vec<f64> = (0..half).map(frequency).collect();
-        let mut angles = Vec::with_capacity(self.attention.context * self.attention.width);
-        for position in 0..self.attention.context {
+        let mut angles = Vec::with_capacity(self.context * self.attention.width);
+        for position in 0..self.context {
             angles.extend(frequencies.iter().map(|f| (position as f64 * f).cos() as f32));
             angles.extend(frequencies.iter().map(|f| (position as f64 * f).sin() as f32));
         }

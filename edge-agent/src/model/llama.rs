@@ -7,7 +7,8 @@ use burn::tensor::{DType, Shape, Tensor, TensorData};
 use super::backend::{LayerCache, QuantBackend};
 use super::config::Config;
 use super::layers::{Projection, RmsNorm, wrap};
-use super::{Feed, Network};
+use super::rows::StepRows;
+use super::{Feed, Network, Output};
 use crate::gguf::{Gguf, GgufError, Tensor as Stored};
 use crate::kernels::Span;
 
@@ -77,7 +78,7 @@ impl<B: QuantBackend> Llama<B> {
             None => None,
         };
         let angles = c.angles(file)?;
-        let angles = TensorData::new(angles, [c.attention.context, c.attention.width]);
+        let angles = TensorData::new(angles, [c.context, c.attention.width]);
         let weights = Weights {
             embedding,
             blocks,
@@ -85,14 +86,14 @@ impl<B: QuantBackend> Llama<B> {
             head,
             angles: Tensor::from_data(angles, device),
         };
-        let shape = [c.slots, c.attention.kv_heads, c.attention.context, c.attention.width];
-        let empty = || B::float_zeros(Shape::from(shape), device, burn::tensor::FloatDType::F16);
+        let shape = Shape::from([c.blocks, c.attention.block()]);
+        let empty = || B::float_zeros(shape.clone(), device, burn::tensor::FloatDType::F16);
         let cache = (0..c.layers).map(|_| LayerCache { keys: empty(), values: empty() }).collect();
         Ok(Llama { weights, cache, config })
     }
 
-    /// Rows of the last layer's output, normalised, that logits are made of.
-    fn forward(&mut self, tokens: &[u32], spans: &[Span], wanted: &[usize]) -> Option<Tensor<B, 2>> {
+    /// The last layer's output after some of the rows, normalised: what logits are made of. None if none are wanted.
+    fn hidden(&mut self, tokens: &[u32], spans: &[Span<'_>], wanted: &[usize]) -> Option<Tensor<B, 2>> {
         let weights = &self.weights;
         let angles = weights.angles.clone();
         let last = weights.blocks.len().saturating_sub(1);
@@ -104,7 +105,7 @@ impl<B: QuantBackend> Llama<B> {
                 wrap(B::cached_attention(self.config.attention, qkv.into_primitive().tensor(), spans, angles, cache));
             let mut seen: Tensor<B, 2> = seen;
             if layer == last {
-                // What follows the last attention is only needed where logits are wanted.
+                // What follows the last attention is only needed where something is wanted.
                 (x, seen) = (pick(x, wanted)?, pick(seen, wanted)?);
             }
             let x1 = x + block.output.forward(seen);
@@ -112,8 +113,7 @@ impl<B: QuantBackend> Llama<B> {
             let gated = wrap(B::gated_silu(gate_up.into_primitive().tensor()));
             x = x1 + block.down.forward(gated);
         }
-        let x = weights.norm.forward(x);
-        Some(weights.head.as_ref().unwrap_or(&weights.embedding).forward(x))
+        Some(weights.norm.forward(x))
     }
 }
 
@@ -135,24 +135,29 @@ impl<B: QuantBackend> Network for Llama<B>
 where
     Self: Send,
 {
-    fn step(&mut self, feeds: &[Feed<'_>]) -> Vec<Vec<f32>> {
+    fn step(&mut self, feeds: &[Feed<'_>]) -> Vec<Output> {
         let tokens: Vec<u32> = feeds.iter().flat_map(|f| f.tokens).copied().collect();
-        let span = |f: &Feed<'_>| Span { slot: f.slot, position: f.position, len: f.tokens.len() };
-        let spans: Vec<Span> = feeds.iter().map(span).collect();
-        let mut wanted = Vec::new();
-        let mut end = 0;
-        for feed in feeds {
-            end += feed.tokens.len();
-            if feed.wants_logits && !feed.tokens.is_empty() {
-                wanted.push(end - 1);
-            }
-        }
-        let Some(logits) = self.forward(&tokens, &spans, &wanted) else { return Vec::new() };
-        let logits: Vec<f32> = logits.into_data().convert_dtype(DType::F32).into_vec().unwrap_or_default();
-        logits.chunks_exact(self.config.vocabulary).map(<[f32]>::to_vec).collect()
+        let span = |f: &Feed<'_>| Span { blocks: f.blocks, position: f.position, len: f.tokens.len() };
+        let spans: Vec<Span<'_>> = feeds.iter().map(span).collect();
+        let rows = StepRows::of(feeds);
+        let Some(hidden) = self.hidden(&tokens, &spans, &rows.hidden) else {
+            return vec![Output::default(); feeds.len()];
+        };
+        let head = self.weights.head.as_ref().unwrap_or(&self.weights.embedding);
+        let logits = pick(hidden.clone(), &rows.logits).map(|x| numbers(head.forward(x))).unwrap_or_default();
+        let pooled = feeds.iter().any(|f| f.wanted.hidden.is_some());
+        rows.outputs(feeds, &logits, self.config.vocabulary, if pooled { numbers(hidden) } else { Vec::new() })
     }
 
-    fn slots(&self) -> usize {
-        self.config.slots
+    fn copy_block(&mut self, from: u32, to: u32) {
+        self.cache.iter_mut().for_each(|cache| B::copy_block(self.config.attention, cache, from, to));
     }
+
+    fn blocks(&self) -> usize {
+        self.config.blocks
+    }
+}
+
+fn numbers<B: Backend>(x: Tensor<B, 2>) -> Vec<f32> {
+    x.into_data().convert_dtype(DType::F32).into_vec().unwrap_or_default()
 }

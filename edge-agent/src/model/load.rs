@@ -27,17 +27,17 @@ pub struct LoadedModel {
 pub struct LoadOptions {
     /// Prompt and answer together; none: what the model was trained for.
     pub context_tokens: Option<u32>,
-    /// Sequences that run at once: slots of the KV cache.
+    /// Sequences that run at once; only used where `kv_cache_bytes` is not given.
     pub max_sequences: u32,
-    /// Bytes of the KV cache at most: the context is shortened to fit.
-    pub kv_cache_bytes: u64,
+    /// Bytes of the KV cache at most: the context is shortened to fit. None: what so many contexts need.
+    pub kv_cache_bytes: Option<u64>,
     /// Threads of the kernels; none: the cores that the container was granted.
     pub threads: Option<usize>,
 }
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        LoadOptions { context_tokens: None, max_sequences: 1, kv_cache_bytes: 1 << 30, threads: None }
+        LoadOptions { context_tokens: None, max_sequences: 1, kv_cache_bytes: None, threads: None }
     }
 }
 
@@ -54,16 +54,12 @@ pub enum LoadError {
         found: String,
     },
     /// No room for a useful context.
-    #[error(
-        "a KV cache of {limit} bytes has no room for {slots} sequences: give it at least {need}, or run fewer at once"
-    )]
+    #[error("a KV cache of {limit} bytes has no room for a useful context: give it at least {need}")]
     KvCache {
         /// The limit.
         limit: u64,
         /// What a short context needs.
         need: u64,
-        /// Sequences at once.
-        slots: usize,
     },
 }
 
@@ -100,7 +96,7 @@ impl LoadedModel {
             architecture: architecture.to_owned(),
             format: format!("GGUF {}", most_common(file)),
             parameters: parameters(file),
-            context_tokens: config.attention.context as u32,
+            context_tokens: config.context as u32,
             vocabulary: config.vocabulary,
         };
         let network = Llama::<Flex>::load(file, config, &Default::default())?;

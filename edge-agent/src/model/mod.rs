@@ -7,31 +7,90 @@ mod info;
 mod layers;
 mod llama;
 mod load;
+mod rows;
 
 pub use backend::{LayerCache, QuantBackend};
 pub use info::ModelInfo;
 pub use load::{LoadError, LoadOptions, LoadedModel};
 
+pub use crate::kernels::BLOCK_TOKENS;
+
 /// One sequence's part of a step.
 pub struct Feed<'a> {
-    /// Which slot of the KV cache holds the sequence.
-    pub slot: usize,
-    /// Its next tokens: a chunk of the prompt, or the token sampled last.
+    /// Its blocks of the KV cache: the i-th holds positions from `i * BLOCK_TOKENS` on. There are enough for `tokens`.
+    pub blocks: &'a [u32],
+    /// Its next tokens: a chunk of the prompt, or the token sampled last. At least one.
     pub tokens: &'a [u32],
     /// Where the first of them stands; everything before is in the cache.
     pub position: usize,
-    /// Whether the logits after the last one are wanted.
-    pub wants_logits: bool,
+    /// What is wanted of it.
+    pub wanted: Wanted,
 }
 
-/// A network with its KV cache: a fixed number of slots, one running sequence each.
-pub trait Network: Send {
-    /// Runs one step for several sequences at once, reading the weights once. Returns, for each feed that wants
-    /// them and in that order, the logits after its last token.
-    ///
-    /// Feeds name different slots; positions stay inside the context. The loop keeps to both.
-    fn step(&mut self, feeds: &[Feed<'_>]) -> Vec<Vec<f32>>;
+/// What a feed's caller wants back. By default nothing: the tokens only go into the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Wanted {
+    /// Logits.
+    pub logits: Rows,
+    /// States of the last layer, normalised: what the logits are made of.
+    pub hidden: Option<Pooling>,
+}
 
-    /// Slots of the cache.
-    fn slots(&self) -> usize;
+impl Wanted {
+    /// The logits after the last token.
+    pub const NEXT: Wanted = Wanted { logits: Rows::Last, hidden: None };
+}
+
+/// After which of a feed's tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Rows {
+    /// None.
+    #[default]
+    None,
+    /// The last.
+    Last,
+    /// Each.
+    All,
+}
+
+/// How much of a prompt's hidden states.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pooling {
+    /// That of the last token.
+    Last,
+    /// That of the last token, and the mean over all.
+    MeanAndLast,
+}
+
+/// What a step gives back for one feed.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Output {
+    /// For each token that they were wanted of, a row of the vocabulary.
+    pub logits: Vec<Vec<f32>>,
+    /// If wanted.
+    pub hidden: Option<Hidden>,
+}
+
+/// Hidden states of one feed; as wide as the model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Hidden {
+    /// Sum over the feed's tokens, so that chunks of a prompt add up; empty for [`Pooling::Last`].
+    pub sum: Vec<f32>,
+    /// After the last of them.
+    pub last: Vec<f32>,
+}
+
+/// A network with its KV cache. Which blocks hold what is up to the caller.
+pub trait Network: Send {
+    /// Runs one step for several sequences at once, reading the weights once. Returns one output for each feed, in
+    /// that order. A row's numbers do not depend on what else is in the step, to the bit.
+    ///
+    /// No two feeds write to the same block; positions stay inside the context. The loop keeps to both.
+    fn step(&mut self, feeds: &[Feed<'_>]) -> Vec<Output>;
+
+    /// Copies the content of one block to another: two sequences that shared it part.
+    fn copy_block(&mut self, from: u32, to: u32);
+
+    /// Blocks of the cache.
+    fn blocks(&self) -> usize;
 }
