@@ -103,7 +103,7 @@ fn feed<'a>(blocks: &'a [u32], tokens: &'a [u32], position: usize) -> Feed<'a> {
 fn logits_are_those_of_the_definition() {
     let tokens: Vec<u32> = (0..40).map(|i| (i * 37 + 11) % VOCABULARY as u32).collect();
     // Exact numbers leave the cache's 16 bits; quantized products add activations of eight bits.
-    for (kind, bound) in [(tiny::Kind::F32, 2e-3), (tiny::Kind::Q8_0, 3e-2), (tiny::Kind::Q4_1, 3e-2)] {
+    for (kind, bound) in [(tiny::Kind::F32, 2e-3), (tiny::Kind::Q8_0, 4e-2), (tiny::Kind::Q4_1, 4e-2)] {
         let (file, mut model) = load(kind, 1);
         let all = Wanted { logits: Rows::All, hidden: None };
         let output = model.network.step(&[Feed { wanted: all, ..feed(&[3, 1, 4], &tokens, 0) }]).remove(0);

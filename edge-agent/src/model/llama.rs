@@ -137,8 +137,10 @@ where
 {
     fn step(&mut self, feeds: &[Feed<'_>]) -> Vec<Output> {
         let tokens: Vec<u32> = feeds.iter().flat_map(|f| f.tokens).copied().collect();
-        let span = |f: &Feed<'_>| Span { blocks: f.blocks, position: f.position, len: f.tokens.len() };
-        let spans: Vec<Span<'_>> = feeds.iter().map(span).collect();
+        let spans: Vec<Span<'_>> = feeds
+            .iter()
+            .map(|f| Span { blocks: f.blocks, position: f.position, len: f.tokens.len() })
+            .collect();
         let rows = StepRows::of(feeds);
         let Some(hidden) = self.hidden(&tokens, &spans, &rows.hidden) else {
             return vec![Output::default(); feeds.len()];
