@@ -137,10 +137,8 @@ where
 {
     fn step(&mut self, feeds: &[Feed<'_>]) -> Vec<Output> {
         let tokens: Vec<u32> = feeds.iter().flat_map(|f| f.tokens).copied().collect();
-        let spans: Vec<Span<'_>> = feeds
-            .iter()
-            .map(|f| Span { blocks: f.blocks, position: f.position, len: f.tokens.len() })
-            .collect();
+        let spans: Vec<Span<'_>> =
+            feeds.iter().map(|f| Span { blocks: f.blocks, position: f.position, len: f.tokens.len() }).collect();
         let rows = StepRows::of(feeds);
         let Some(hidden) = self.hidden(&tokens, &spans, &rows.hidden) else {
             return vec![Output::default(); feeds.len()];
