@@ -1,6 +1,8 @@
 //! A fleet's engine settings as the agent's flags: the same in a pod and under `terrace up`.
 
-use crate::tier::{EngineDevice, Fleet, Gpu};
+use crate::shared::Storage;
+use crate::text::Bytes;
+use crate::tier::{EngineDevice, Fleet, Gpu, HttpSource};
 
 /// Flags of `terrace-agent` for the engine, one string a flag (`--name=value`).
 pub fn engine_flags(fleet: &Fleet) -> Vec<String> {
@@ -14,6 +16,22 @@ pub fn engine_flags(fleet: &Fleet) -> Vec<String> {
     flags
 }
 
+/// Flags for how hard the model's download may be on the network.
+pub fn pull_flags(http: &HttpSource) -> Vec<String> {
+    let rate = http.pull.as_ref().and_then(|pull| pull.bytes_per_second.as_ref()).and_then(Bytes::bytes);
+    rate.map(|rate| format!("--pull-bytes-per-second={rate}")).into_iter().collect()
+}
+
+/// Flags for how much of its cache the models may fill: a volume that overflows costs the pod its place on the node.
+pub fn cache_flags(cache: &Storage) -> Vec<String> {
+    let size = match (&cache.claim, &cache.empty_dir) {
+        (Some(claim), _) => Some(&claim.size),
+        (None, Some(empty_dir)) => empty_dir.size_limit.as_ref(),
+        (None, None) => None,
+    };
+    size.and_then(Bytes::bytes).map(|size| format!("--cache-limit={size}")).into_iter().collect()
+}
+
 /// With a GPU given, `Auto` means that GPU and nothing less: an agent that fell back to the CPU would look ready.
 fn device(fleet: &Fleet) -> &'static str {
     let nvidia = |gpu: &Gpu| gpu.resource.as_ref().is_none_or(|r| r.as_str().starts_with("nvidia.com/"));
@@ -24,5 +42,30 @@ fn device(fleet: &Fleet) -> &'static str {
         (EngineDevice::Auto, None) => "auto",
         (EngineDevice::Auto, Some(gpu)) if nvidia(gpu) => "cuda",
         (EngineDevice::Auto, Some(_)) => "vulkan",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, from_value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_download_is_as_hard_on_the_network_as_the_manifest_says() {
+        let flags = |pull: Value| {
+            pull_flags(&from_value::<HttpSource>(json!({"url": "https://m.example/m.gguf", "pull": pull})).unwrap())
+        };
+        assert_eq!(flags(json!({"bytesPerSecond": "1.5Mi"})), ["--pull-bytes-per-second=1572864"]);
+        assert_eq!(flags(json!({"maxParallelNodes": 5})), [""; 0]);
+        assert_eq!(flags(Value::Null), [""; 0]);
+    }
+
+    #[test]
+    fn models_fill_no_more_of_a_cache_than_it_has() {
+        let flags = |cache: Value| cache_flags(&from_value::<Storage>(cache).unwrap());
+        assert_eq!(flags(json!({"emptyDir": {"sizeLimit": "4Gi"}})), ["--cache-limit=4294967296"]);
+        assert_eq!(flags(json!({"claim": {"size": "20M"}})), ["--cache-limit=20000000"]);
+        assert_eq!(flags(json!({"emptyDir": {}})), [""; 0]);
     }
 }

@@ -9,7 +9,7 @@ use crate::schema;
 /// Fields whose behaviour is not built yet: a path (with everything under it), or a path and one value of it.
 /// `[]` stands for each item of a list.
 pub const INACTIVE: &[(Kind, &str)] = &[
-    (Kind::Tier, "spec.backend.fleet.model.source.http.pull"),
+    (Kind::Tier, "spec.backend.fleet.model.source.http.pull.maxParallelNodes"),
     (Kind::Tier, "spec.backend.fleet.gpu.memoryLimit"),
     (Kind::Tier, "spec.backend.fleet.rollout.canaryPercent"),
     (Kind::Tier, "spec.backend.fleet.rollout.autoRollback"),
@@ -40,6 +40,7 @@ pub const ACTIVE: &[(Kind, &str)] = &[
     (Kind::Tier, "spec.backend.fleet.model.sha256"),
     (Kind::Tier, "spec.backend.fleet.model.source.http.url"),
     (Kind::Tier, "spec.backend.fleet.model.source.http.secretRef"),
+    (Kind::Tier, "spec.backend.fleet.model.source.http.pull.bytesPerSecond"),
     (Kind::Tier, "spec.backend.fleet.model.source.image"),
     (Kind::Tier, "spec.backend.fleet.model.source.claim"),
     (Kind::Tier, "spec.backend.fleet.model.source.hostPath"),

@@ -39,6 +39,14 @@ pub struct Args {
     #[arg(long, value_name = "FILE", requires = "model_url")]
     pub model_ca: Option<PathBuf>,
 
+    /// Bytes that the models of --cache-dir may take together, for example 4Gi: those used least recently make room
+    #[arg(long, value_name = "SIZE", value_parser = size, requires = "model_url")]
+    pub cache_limit: Option<Size>,
+
+    /// Bytes a second that a download from --model-url reads at most, for example 20Mi
+    #[arg(long, value_name = "SIZE", value_parser = size, requires = "model_url")]
+    pub pull_bytes_per_second: Option<Size>,
+
     /// How long --model-url may be unreachable before this program ends with the reason Unreachable
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
     pub pull_patience: Duration,

@@ -1,6 +1,6 @@
 //! The program: bind, fetch, load, serve, drain.
 
-use std::path::PathBuf;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -17,7 +17,7 @@ use crate::device::{Cpu, granted_cores};
 use crate::engine::{Engine, EngineConfig, EngineHandle, Event, GenerateRequest};
 use crate::failure::Failure;
 use crate::model::{LoadError, LoadOptions, LoadedModel};
-use crate::pull::{self, PullError, Source};
+use crate::pull::{self, Model, STALL, Source};
 use crate::server::{self, Agent, Meters};
 
 /// A loop that has not moved for so long is stuck: no step takes nearly as long.
@@ -46,11 +46,12 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let admin_address = admin_listener.local_addr().map_err(Failure::configuration)?;
     let probes = tokio::spawn(admin::serve(admin_listener, admin::router(health.clone(), metrics), admin_end.clone()));
 
-    let ready = tokio::select! {
+    // The model's file stays locked against eviction for as long as it is served.
+    let (agent, _model) = tokio::select! {
         ready = start(&args, &model_gate, meters.clone()) => ready?,
         () = signal.cancelled() => return Ok(()),
     };
-    let agent = Arc::new(ready);
+    let agent = Arc::new(agent);
     let engine = agent.engine.clone();
     let live = engine.clone();
     health.liveness("engine", move || match live.stalled_for() {
@@ -147,10 +148,10 @@ impl Doors {
 }
 
 /// From flags to an engine that has made its first token.
-async fn start(args: &Args, gate: &Gate, meters: Meters) -> Result<Agent, Failure> {
+async fn start(args: &Args, gate: &Gate, meters: Meters) -> Result<(Agent, Model), Failure> {
     let device = device(args)?;
     gate.close("fetching the model");
-    let (path, digest) = obtain(args, gate).await?;
+    let file = obtain(args, gate).await?;
     gate.close("loading the model");
     let options = LoadOptions {
         context_tokens: Some(args.context_tokens),
@@ -158,8 +159,9 @@ async fn start(args: &Args, gate: &Gate, meters: Meters) -> Result<Agent, Failur
         kv_cache_bytes: args.kv_cache.map(|size| size.0),
         threads: args.threads.map(|n| n as usize),
     };
-    let file = path.clone();
-    let loaded = tokio::task::spawn_blocking(move || LoadedModel::open(&file, &options))
+    let path = file.path().to_owned();
+    let opened = path.clone();
+    let loaded = tokio::task::spawn_blocking(move || LoadedModel::open(&opened, &options))
         .await
         .map_err(|_| Failure::new(AgentFailure::InvalidModel, format!("{}: loading it failed", path.display())))?
         .map_err(|e| match e {
@@ -168,7 +170,7 @@ async fn start(args: &Args, gate: &Gate, meters: Meters) -> Result<Agent, Failur
         })?;
     let model = ModelStatus {
         name: args.model_name.clone().unwrap_or_else(|| loaded.info.name.clone()),
-        digest: format!("sha256:{digest}"),
+        digest: format!("sha256:{}", file.sha256()),
         format: loaded.info.format.clone(),
         parameters: loaded.info.parameters.clone(),
         context_tokens: loaded.info.context_tokens,
@@ -179,7 +181,7 @@ async fn start(args: &Args, gate: &Gate, meters: Meters) -> Result<Agent, Failur
     gate.close("making the first token");
     first_token(&engine).await?;
     let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
-    Ok(Agent {
+    let agent = Agent {
         engine,
         model,
         device,
@@ -187,7 +189,8 @@ async fn start(args: &Args, gate: &Gate, meters: Meters) -> Result<Agent, Failur
         node: std::env::var("NODE_NAME").unwrap_or_else(|_| host()),
         created: SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs(),
         meters,
-    })
+    };
+    Ok((agent, file))
 }
 
 fn device(args: &Args) -> Result<DeviceStatus, Failure> {
@@ -206,33 +209,24 @@ fn device(args: &Args) -> Result<DeviceStatus, Failure> {
     }
 }
 
-/// The model's file and its digest, checked.
-async fn obtain(args: &Args, gate: &Gate) -> Result<(PathBuf, String), Failure> {
+/// The model's file, its digest checked.
+async fn obtain(args: &Args, gate: &Gate) -> Result<Model, Failure> {
     if let (Some(url), Some(sha256), Some(cache_dir)) = (&args.model_url, &args.model_sha256, &args.cache_dir) {
         let source = Source {
             url: url.clone(),
             sha256: sha256.clone(),
             cache_dir: cache_dir.clone(),
+            cache_limit: args.cache_limit.map(|size| size.0),
             token_file: args.model_token_file.clone(),
             ca_file: args.model_ca.clone(),
+            bytes_per_second: args.pull_bytes_per_second.and_then(|size| NonZeroU64::new(size.0)),
+            stall: STALL,
             patience: args.pull_patience,
         };
-        let path = pull::fetch(&source, |sentence| gate.close(sentence)).await?;
-        return Ok((path, sha256.clone()));
+        return Ok(pull::fetch(&source, |progress| gate.close(progress.to_string())).await?);
     }
-    let path = args.model.clone().ok_or_else(|| Failure::configuration("give --model or --model-url"))?;
-    let file = path.clone();
-    let hashed = tokio::task::spawn_blocking(move || pull::sha256(&file)).await.map_err(std::io::Error::other);
-    let found = hashed.and_then(|found| found).map_err(|e| {
-        Failure::new(AgentFailure::NotFound, format!("cannot read the model {} (--model): {e}", path.display()))
-    })?;
-    match &args.model_sha256 {
-        Some(expected) if *expected != found => {
-            let url = path.display().to_string();
-            Err(PullError::DigestMismatch { url, expected: expected.clone(), found }.into())
-        }
-        _ => Ok((path, found)),
-    }
+    let path = args.model.as_ref().ok_or_else(|| Failure::configuration("give --model or --model-url"))?;
+    Ok(pull::local(path, args.model_sha256.as_deref()).await?)
 }
 
 /// One token, so that what is ready has worked once.

@@ -19,6 +19,7 @@ fn edge() -> serde_json::Value {
                 "source": {"http": {
                     "url": "https://models.example.com/smollm2-135m-instruct.q4_1.gguf",
                     "secretRef": {"name": "models", "key": "token"},
+                    "pull": {"bytesPerSecond": "20Mi"},
                 }},
                 "sha256": "b".repeat(64),
             },

@@ -26,6 +26,7 @@ pub fn flags(tier: &str, fleet: &Fleet, models: &Path) -> Result<Vec<String>> {
     } else if let Some(http) = &source.http {
         add("--model-url", http.url.to_string());
         add("--cache-dir", models.display().to_string());
+        flags.extend(terrace_crds::agent::pull_flags(http));
     } else if let Some(host) = &source.host_path {
         add("--model", host.path.to_string());
     } else {

@@ -1,6 +1,6 @@
 //! SHA-256 of a file.
 
-use std::io::Read as _;
+use std::io::Read;
 use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
@@ -11,11 +11,15 @@ use terrace_contract::canonical::hex;
 /// # Errors
 /// What the file system says.
 pub fn sha256(path: &Path) -> std::io::Result<String> {
-    let mut file = std::fs::File::open(path)?;
+    sha256_of(&mut std::fs::File::open(path)?)
+}
+
+/// SHA-256 of what is left to read.
+pub(super) fn sha256_of(from: &mut impl Read) -> std::io::Result<String> {
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 1 << 20];
     loop {
-        match file.read(&mut buffer)? {
+        match from.read(&mut buffer)? {
             0 => return Ok(hex(&hash.finalize())),
             read => hash.update(&buffer[..read]),
         }

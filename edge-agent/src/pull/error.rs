@@ -1,15 +1,19 @@
 //! Why there is no model, in the words of the Tier's conditions.
 
+use std::path::Path;
+
 use terrace_contract::status::AgentFailure;
 
 /// Why there is no model.
 #[derive(Debug, thiserror::Error)]
 pub enum PullError {
     /// The bytes are not the ones asked for.
-    #[error("{url} has SHA-256 {found}, but {expected} was asked for: correct the digest, or put the right file there")]
+    #[error(
+        "{place} has SHA-256 {found}, but {expected} was asked for: correct the digest, or put the right file there"
+    )]
     DigestMismatch {
-        /// Where from.
-        url: String,
+        /// URL or path.
+        place: String,
         /// What was asked for.
         expected: String,
         /// What came.
@@ -25,15 +29,27 @@ pub enum PullError {
         /// The next step.
         hint: &'static str,
     },
+    /// A file that was to be there already cannot be read.
+    #[error("the model {path} cannot be read: {why}")]
+    NoFile {
+        /// Where it should be.
+        path: String,
+        /// Why not, and the next step.
+        why: String,
+    },
     /// No room.
-    #[error("{folder} has {free} bytes free, the model needs {need} more: enlarge the cache or free some space")]
+    #[error("{folder} has room for {room} more bytes ({bound}), the model needs {need}: {next}")]
     NoSpace {
         /// The cache.
         folder: String,
-        /// Bytes that are missing from the file.
+        /// What the room is bounded by.
+        bound: Bound,
+        /// Bytes that the model still needs.
         need: u64,
-        /// Bytes that are free.
-        free: u64,
+        /// Bytes that could be had, models that nobody uses already counted as gone.
+        room: u64,
+        /// The next step.
+        next: &'static str,
     },
     /// No answer, or one that broke off.
     #[error("{url} cannot be reached: {why}")]
@@ -48,15 +64,47 @@ pub enum PullError {
     Configuration(String),
 }
 
+/// What bounds a cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bound {
+    /// Its file system.
+    Disk,
+    /// `--cache-limit`, so many bytes.
+    Limit(u64),
+}
+
+impl std::fmt::Display for Bound {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Bound::Disk => f.write_str("free on its disk"),
+            Bound::Limit(bytes) => write!(f, "under the cache's limit of {bytes}"),
+        }
+    }
+}
+
 impl PullError {
     /// The reason of the termination message.
     pub fn reason(&self) -> AgentFailure {
         match self {
             PullError::DigestMismatch { .. } => AgentFailure::DigestMismatch,
-            PullError::NotFound { .. } => AgentFailure::NotFound,
+            PullError::NotFound { .. } | PullError::NoFile { .. } => AgentFailure::NotFound,
             PullError::NoSpace { .. } => AgentFailure::NoSpace,
             PullError::Unreachable { .. } => AgentFailure::Unreachable,
             PullError::Configuration(_) => AgentFailure::InvalidConfiguration,
         }
+    }
+
+    /// No room in a folder.
+    pub(super) fn no_space(folder: &Path, bound: Bound, need: u64, room: u64) -> Self {
+        let next = match bound {
+            Bound::Disk => "enlarge the cache or free some space",
+            Bound::Limit(_) => "raise the limit (cache.emptyDir.sizeLimit or cache.claim.size, here --cache-limit)",
+        };
+        PullError::NoSpace { folder: folder.display().to_string(), bound, need, room, next }
+    }
+
+    /// Something about a file or a folder of the cache.
+    pub(super) fn file(what: &str, path: &Path, error: &std::io::Error) -> Self {
+        PullError::Configuration(format!("cannot {what} {}: {error}", path.display()))
     }
 }

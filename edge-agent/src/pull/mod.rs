@@ -2,25 +2,39 @@
 //!
 //! The cache is a folder of `<sha256>.gguf`, so that a name cannot lie: the digest is checked before a file gets its
 //! name and again on every later use. A lock file makes one download of several pods on a node; a download that broke
-//! off goes on where it stopped.
+//! off goes on where it stopped, if the source still has the same file; models that nobody uses make room for others.
 
+mod address;
+mod answer;
 mod cache;
+mod client;
 mod digest;
+mod download;
 mod error;
-mod http;
+mod local;
+mod pace;
+mod place;
+mod progress;
+mod room;
 
+use std::fs::File;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub use digest::{is_digest, sha256};
-pub use error::PullError;
-pub use http::Client;
+pub use error::{Bound, PullError};
+pub use local::local;
+pub use progress::Progress;
 
-use cache::Cache;
+use cache::Found;
+use download::Download;
 
-/// Waits between attempts begin here and double up to [`LONGEST_WAIT`].
-const FIRST_WAIT: Duration = Duration::from_millis(250);
-const LONGEST_WAIT: Duration = Duration::from_secs(15);
+/// How long a connection, an answer's head or the next bytes may take.
+pub const STALL: Duration = Duration::from_secs(20);
+
+/// Downloads in several pieces whose digest was wrong, before that is the answer: the file may have changed in between.
+const MIXED: u32 = 3;
 
 /// Where a model comes from and where it is kept.
 #[derive(Debug, Clone)]
@@ -31,72 +45,74 @@ pub struct Source {
     pub sha256: String,
     /// Where `<sha256>.gguf` is kept.
     pub cache_dir: PathBuf,
+    /// Bytes that the models of that folder may take together; none: what its disk has room for.
+    pub cache_limit: Option<u64>,
     /// A file with a bearer token, read at each attempt.
     pub token_file: Option<PathBuf>,
     /// Certificates that are trusted beside the public ones.
     pub ca_file: Option<PathBuf>,
+    /// Bytes a second that a download reads at most; none: as fast as they come.
+    pub bytes_per_second: Option<NonZeroU64>,
+    /// How long the source may be silent before the connection is given up: [`STALL`].
+    pub stall: Duration,
     /// How long a source may be unreachable, without a byte of progress, before that is the answer. The orchestrator
     /// then starts this program again, and its condition says why.
     pub patience: Duration,
 }
 
-/// The path of the model in the cache, after its digest was checked. `report` gets a sentence whenever it has to wait.
+/// A model's file, its digest checked. As long as this lives, no pod of this node evicts it.
+#[derive(Debug)]
+pub struct Model {
+    path: PathBuf,
+    sha256: String,
+    /// Holds a shared lock.
+    _in_use: File,
+}
+
+impl Model {
+    /// The file.
+    pub fn path(&self) -> &std::path::Path {
+        &self.path
+    }
+
+    /// Its SHA-256 in lower-case hex.
+    pub fn sha256(&self) -> &str {
+        &self.sha256
+    }
+}
+
+/// The model from the cache, downloaded into it if it is not there. `observe` is told before each step.
 ///
 /// # Errors
 /// [`PullError`]; only [`PullError::Unreachable`] is worth another try, and had several.
-pub async fn fetch(source: &Source, report: impl Fn(String)) -> Result<PathBuf, PullError> {
-    let cache = Cache::open(&source.cache_dir, &source.sha256)?;
-    if let Some(path) = cache.hit().await? {
-        return Ok(path);
+pub async fn fetch(source: &Source, observe: impl Fn(Progress)) -> Result<Model, PullError> {
+    let place = cache::open(&source.cache_dir, &source.sha256)?;
+    if let Found::Whole(model) = cache::look(&place).await? {
+        return Ok(model);
     }
-    let client = Client::new(source.ca_file.as_deref())?;
-    let _lock = cache.lock(|| report("another pod on this node is downloading the model".into())).await?;
-    // Whoever had the lock may have brought it.
-    if let Some(path) = cache.hit().await? {
-        return Ok(path);
+    let mut download = Download::new(source, &place, &observe)?;
+    let _lock = cache::lock(&place, || observe(Progress::Waiting)).await?;
+    match cache::look(&place).await? {
+        // Whoever had the lock has brought it.
+        Found::Whole(model) => return Ok(model),
+        Found::Damaged => cache::remove(&place)?,
+        Found::Nothing => {}
     }
-    let mut resumed = cache.partial_bytes() > 0;
+    let mut mixed = 0;
     loop {
-        download(source, &client, &cache, &report).await?;
-        match cache.commit(&source.url).await {
-            // The beginning may be of an older file: only a download in one piece proves the source wrong.
-            Err(PullError::DigestMismatch { .. }) if resumed => resumed = false,
+        download.run().await?;
+        match cache::commit(&place, &download.name(), &observe).await {
+            // Parts may be of two versions of the file: only a download in one piece proves the source wrong.
+            Err(PullError::DigestMismatch { .. }) if !download.one_piece() && mixed < MIXED => mixed += 1,
             result => return result,
         }
     }
 }
 
-/// Attempts until the partial file is whole.
-async fn download(source: &Source, client: &Client, cache: &Cache, report: &impl Fn(String)) -> Result<(), PullError> {
-    let mut wait = FIRST_WAIT;
-    let mut last_progress = Instant::now();
-    loop {
-        let before = cache.partial_bytes();
-        let token = match &source.token_file {
-            Some(path) => Some(read_token(path)?),
-            None => None,
-        };
-        let error = match client.download(&source.url, token.as_deref(), cache).await {
-            Ok(()) => return Ok(()),
-            Err(error @ PullError::Unreachable { .. }) => error,
-            Err(error) => return Err(error),
-        };
-        if cache.partial_bytes() > before {
-            last_progress = Instant::now();
-            wait = FIRST_WAIT;
-        }
-        if last_progress.elapsed() + wait > source.patience {
-            return Err(error);
-        }
-        tracing::warn!(%error, retry_in_ms = wait.as_millis() as u64, "the model could not be downloaded");
-        report(format!("{error}; trying again"));
-        tokio::time::sleep(wait).await;
-        wait = (wait * 2).min(LONGEST_WAIT);
+impl Source {
+    fn token(&self) -> Result<Option<String>, PullError> {
+        let Some(path) = &self.token_file else { return Ok(None) };
+        let read = std::fs::read_to_string(path).map(|token| Some(token.trim().to_owned()));
+        read.map_err(|e| PullError::Configuration(format!("cannot read the model token {}: {e}", path.display())))
     }
-}
-
-fn read_token(path: &std::path::Path) -> Result<String, PullError> {
-    std::fs::read_to_string(path)
-        .map(|token| token.trim().to_owned())
-        .map_err(|e| PullError::Configuration(format!("cannot read the model token {}: {e}", path.display())))
 }

@@ -4,6 +4,7 @@
 mod answers;
 mod identity;
 mod lifecycle;
+mod load;
 mod refusals;
 mod sdk;
 mod support;
