@@ -37,6 +37,17 @@ impl Want {
         Self::yes(kind, NOT_APPLICABLE, "")
     }
 
+    /// What `old` says of the same condition; this one where it says nothing.
+    pub fn or_as_before(self, old: &[Condition]) -> Self {
+        let Some(before) = old.iter().find(|c| c.type_ == self.kind) else { return self };
+        let status = match before.status.as_str() {
+            "True" => "True",
+            "False" => "False",
+            _ => "Unknown",
+        };
+        Self { kind: self.kind, status, reason: before.reason.clone(), message: before.message.clone() }
+    }
+
     /// Whether it holds.
     pub fn holds(&self) -> bool {
         self.status == "True"
