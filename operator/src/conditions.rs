@@ -127,6 +127,14 @@ mod tests {
     }
 
     #[test]
+    fn what_was_said_before_stands_and_nothing_said_before_changes_nothing() {
+        let at = Timestamp::from_second(10).unwrap();
+        let old = merge(&[], vec![Want::no("Reporting", "NoReports", "m")], 1, at);
+        assert_eq!(Want::yes("Reporting", "Reporting", "").or_as_before(&old), Want::no("Reporting", "NoReports", "m"));
+        assert_eq!(Want::yes("Ready", "Serving", "").or_as_before(&old), Want::yes("Ready", "Serving", ""));
+    }
+
+    #[test]
     fn a_sign_of_life_is_not_worth_a_write() {
         let at = |s| Timestamp::from_second(s).unwrap();
         let old = Time(at(1_000));

@@ -213,7 +213,8 @@ impl Follower {
             if now != std::mem::replace(&mut mine, now) {
                 self.metrics.leads(now);
                 if now {
-                    *self.reports.lock().unwrap_or_else(PoisonError::into_inner) = Fold::beginning(report::now_us());
+                    *self.reports.lock().unwrap_or_else(PoisonError::into_inner) =
+                        Fold::beginning(terrace_telemetry::time::now_us());
                     self.triggers.everything(&self.world);
                 }
             }
@@ -248,7 +249,7 @@ async fn tick(
                 early = true;
                 continue;
             }
-            if std::mem::replace(&mut early, fold.early(report::now_us())) && !early {
+            if std::mem::replace(&mut early, fold.early(terrace_telemetry::time::now_us())) && !early {
                 // What the last holder heard stood until now, also of those that have fallen silent.
                 triggers.everything(&world);
             }

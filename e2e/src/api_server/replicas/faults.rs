@@ -11,8 +11,8 @@ use super::{lines, quiet};
 use crate::steps::Steps;
 use crate::wait::{self, secs};
 
-/// So many requests must have met a fault that is then taken away.
-const MET: u32 = 12;
+/// So many requests at least must have met a fault.
+const MET: u32 = 8;
 
 /// One step a fault.
 pub(super) async fn steps(solo: &mut Solo<'_>, steps: &mut Steps) {

@@ -11,7 +11,9 @@ const NODE: &str = "n1";
 /// Makes the node.
 pub(super) async fn node(rest: &Rest) -> anyhow::Result<()> {
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "labels": {"kubernetes.io/hostname": NODE}}});
-    rest.post("/api/v1/nodes", &node).await.map(drop)
+    rest.post("/api/v1/nodes", &node).await?;
+    // The API server holds a new node for not ready until its kubelet says otherwise.
+    rest.patch(&format!("/api/v1/nodes/{NODE}"), &json!({"spec": {"taints": null}})).await.map(drop)
 }
 
 /// Waits for `count` pods in a namespace, binds them to the node and says that they are ready.

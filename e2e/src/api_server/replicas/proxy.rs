@@ -54,7 +54,9 @@ struct Plan {
     fault: Fault,
     /// Connections of an earlier epoch are broken.
     epoch: u64,
-    /// Requests that it met.
+    /// Requests.
+    seen: AtomicU32,
+    /// Requests that it harmed.
     met: AtomicU32,
     /// Writes that were carried out, of a stop those that it counts; reads that are held.
     done: AtomicU32,
@@ -111,7 +113,7 @@ impl Proxy {
         self.plans.send_replace(Arc::new(plan(fault, epoch)));
     }
 
-    /// Requests that the present fault has met.
+    /// Requests that the present fault has harmed.
     pub(super) fn met(&self) -> u32 {
         self.plans.borrow().met.load(Ordering::SeqCst)
     }
@@ -130,7 +132,8 @@ impl Proxy {
 }
 
 fn plan(fault: Fault, epoch: u64) -> Plan {
-    Plan { fault, epoch, met: AtomicU32::new(0), done: AtomicU32::new(0) }
+    let none = || AtomicU32::new(0);
+    Plan { fault, epoch, seen: none(), met: none(), done: none() }
 }
 
 /// The connection breaks off.
@@ -194,7 +197,7 @@ impl Line {
             return Err(Broken);
         }
         let answer = self.forward(request, upstream).await?;
-        let number = plan.met.fetch_add(1, Ordering::SeqCst) + 1;
+        let number = plan.seen.fetch_add(1, Ordering::SeqCst) + 1;
         let done = write && answer.status().is_success();
         if let Some(after) = stop
             && done
@@ -205,16 +208,24 @@ impl Line {
         }
         drop(turn);
         let mut cut = false;
+        let harm = || plan.met.fetch_add(1, Ordering::SeqCst);
         match &plan.fault {
-            Fault::Late(most) => wait::latency(spread(number, *most)).await,
+            Fault::Late(most) => {
+                harm();
+                wait::latency(spread(number, *most)).await;
+            }
             Fault::Lost(each) if done && (plan.done.fetch_add(1, Ordering::SeqCst) + 1).is_multiple_of(*each) => {
+                harm();
                 return Err(Broken);
             }
             Fault::Held(held) if !write && path == *held => {
                 plan.done.fetch_add(1, Ordering::SeqCst);
                 let _ = plans.changed().await;
             }
-            Fault::Cut(each) => cut = number.is_multiple_of(*each),
+            Fault::Cut(each) if number.is_multiple_of(*each) => {
+                harm();
+                cut = true;
+            }
             _ => {}
         }
         let (parts, body) = answer.into_parts();
