@@ -25,7 +25,7 @@ use crate::status;
 use crate::world::World;
 
 /// How often an object whose child's name is taken looks whether it still is: one read.
-const STRANGER: Duration = Duration::from_secs(10);
+const STRANGER: Duration = Duration::from_secs(5);
 
 /// Why a reconciliation has to be tried again.
 #[derive(Debug, thiserror::Error)]

@@ -36,6 +36,11 @@ pub(super) async fn faults(place: &Place, server: &ApiServer, steps: &mut Steps)
 /// Makes a namespace and applies the quick start in it.
 async fn quick_start(place: &Place, server: &ApiServer, namespace: &str) -> anyhow::Result<()> {
     make_namespace(&server.rest()?, namespace).await?;
+    apply_quick_start(place, server, namespace).await
+}
+
+/// Applies the quick start in a namespace that is there.
+async fn apply_quick_start(place: &Place, server: &ApiServer, namespace: &str) -> anyhow::Result<()> {
     server.kubectl(&["--namespace", namespace, "apply", "-f", &place.arg("examples/quickstart")]).await.map(drop)
 }
 
@@ -44,13 +49,15 @@ async fn make_namespace(rest: &Rest, name: &str) -> anyhow::Result<()> {
     rest.post("/api/v1/namespaces", &namespace).await.map(drop)
 }
 
-/// Waits until the operators have written nothing but their Lease for this long, as the API server's log says.
+/// Watches until the operators have written nothing but their Lease for this long from now on, as the API server's log says.
 async fn quiet(audit: &Audit, mark: u64, long: Duration) -> anyhow::Result<()> {
     let long_us = i64::try_from(long.as_micros())?;
+    let begun = jiff::Timestamp::now();
     wait::until("the operators to have nothing to write", secs(60), async || {
         let last = audit.writes(mark)?.into_iter().max_by_key(|r| r.received);
-        let ago = last.as_ref().map(|r| jiff::Timestamp::now().as_microsecond() - r.received.as_microsecond());
-        ensure!(ago.is_none_or(|us| us > long_us), "{}", lines(last.as_slice()));
+        let since = last.as_ref().map_or(begun, |r| r.received.max(begun));
+        let ago = jiff::Timestamp::now().as_microsecond() - since.as_microsecond();
+        ensure!(ago > long_us, "{}", lines(last.as_slice()));
         Ok(())
     })
     .await

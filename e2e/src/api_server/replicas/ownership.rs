@@ -3,10 +3,11 @@
 use anyhow::ensure;
 use serde_json::{Value, json};
 
+use super::super::audit::Request;
 use super::objects::{self, path};
 use super::pair::Pair;
 use super::proxy::Fault;
-use super::{condition, make_namespace, quick_start};
+use super::{apply_quick_start, condition, make_namespace, quick_start, quiet};
 use crate::steps::Steps;
 use crate::wait::{self, secs};
 
@@ -34,7 +35,7 @@ async fn prune(pair: &Pair<'_>) -> anyhow::Result<()> {
     let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta,
         "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"of": "theirs"}}}});
     pair.rest.post(&path("apis/policy/v1", namespace, "poddisruptionbudgets"), &budget).await?;
-    quick_start(pair.place, pair.server, namespace).await?;
+    apply_quick_start(pair.place, pair.server, namespace).await?;
     let deployed = [
         "daemonsets/edge-tier",
         "deployments/assistant-router",
@@ -98,13 +99,23 @@ async fn conflict(pair: &Pair<'_>) -> anyhow::Result<()> {
         anyhow::Ok((pair.rest.get(&path).await?, path))
     };
     let before = [stranger(0).await?.0, stranger(1).await?.0];
-    quick_start(pair.place, pair.server, namespace).await?;
+    apply_quick_start(pair.place, pair.server, namespace).await?;
     let objects =
         [("routingpolicies/assistant", "Service \"assistant\""), ("tiers/private", "ServiceAccount \"private-tier\"")];
     for (object, said) in objects {
         conflicts(pair, namespace, object, said).await?;
     }
     accepted(pair, namespace, "tiers/edge").await?;
+    // No watch shows strangers, so only looking again finds that they went.
+    quiet(&pair.audit, 0, secs(1)).await?;
+    let mark = pair.audit.mark()?;
+    wait::until("two more looks at the name", secs(20), async || {
+        let looks = |r: &Request| r.verb == "get" && r.namespace == namespace && r.resource == "/services";
+        let looks = pair.audit.since(mark)?.into_iter().filter(looks).count();
+        ensure!(looks >= 2, "{looks} looks");
+        Ok(())
+    })
+    .await?;
     for (at, before) in before.iter().enumerate() {
         let (now, _) = stranger(at).await?;
         ensure!(now == *before, "it was changed: {before} is now {now}");
@@ -133,7 +144,7 @@ async fn race(pair: &Pair<'_>) -> anyhow::Result<()> {
     })
     .await?;
     let stranger = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "assistant"},
-        "spec": {"ports": [{"port": 8080}]}});
+        "spec": {"ports": [{"name": "theirs", "port": 8080}]}});
     let before = pair.rest.post(&path("api/v1", namespace, "services"), &stranger).await?;
     proxy.arm(Fault::None);
     conflicts(pair, namespace, "routingpolicies/assistant", "Service \"assistant\"").await?;
