@@ -12,7 +12,7 @@ use crate::steps::Steps;
 use crate::wait::{self, secs};
 
 /// So many requests at least must have met a fault.
-const MET: u32 = 8;
+const MET: u32 = 6;
 
 /// One step a fault.
 pub(super) async fn steps(solo: &mut Solo<'_>, steps: &mut Steps) {
