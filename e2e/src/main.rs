@@ -18,7 +18,14 @@ enum Suite {
     /// Layer 2: `terrace up` with the quick start, through the openai packages for Python and Node.
     Standalone,
     /// Layer 3: a real API server, no nodes.
-    ApiServer,
+    ApiServer {
+        /// Only this part; for work on one part. The API server and the kinds are always there.
+        #[arg(long)]
+        only: Option<api_server::Part>,
+        /// Stop after the step whose name holds this text; for work on one step.
+        #[arg(long)]
+        until: Option<String>,
+    },
     /// Layer 4: the two-node cluster. Needs root.
     Cluster {
         /// Leave the cluster running after the last step.
@@ -33,12 +40,13 @@ enum Suite {
 fn main() -> anyhow::Result<ExitCode> {
     let options = Options::parse();
     let place = Place::find()?;
+    terrace_identity::install_crypto_provider();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         tokio::select! {
             result = async { match options.suite {
                 Suite::Standalone => standalone::run(&place).await,
-                Suite::ApiServer => api_server::run(&place).await,
+                Suite::ApiServer { only, until } => api_server::run(&place, only, until).await,
                 Suite::Cluster { keep, until } => cluster::run(&place, keep, until).await,
             } } => result,
             // What runs ends with its guard, when the suite's future is dropped.

@@ -58,6 +58,11 @@ impl Steps {
         say(&format!("test {}: {name} ... ignored, {why}", self.suite));
     }
 
+    /// A figure that was measured, beside the steps.
+    pub fn note(&self, text: &str) {
+        say(&format!("note {}: {text}", self.suite));
+    }
+
     /// Steps that failed so far.
     pub fn failures(&self) -> usize {
         self.failed.len()

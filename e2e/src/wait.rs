@@ -21,6 +21,11 @@ where
     }
 }
 
+/// Lets time pass as a slow network does: for faults that a test makes, never for hoping that something is ready.
+pub async fn latency(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
 /// Seconds, for deadlines.
 pub const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)

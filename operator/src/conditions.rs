@@ -37,6 +37,17 @@ impl Want {
         Self::yes(kind, NOT_APPLICABLE, "")
     }
 
+    /// What `old` says of the same condition; this one where it says nothing.
+    pub fn or_as_before(self, old: &[Condition]) -> Self {
+        let Some(before) = old.iter().find(|c| c.type_ == self.kind) else { return self };
+        let status = match before.status.as_str() {
+            "True" => "True",
+            "False" => "False",
+            _ => "Unknown",
+        };
+        Self { kind: self.kind, status, reason: before.reason.clone(), message: before.message.clone() }
+    }
+
     /// Whether it holds.
     pub fn holds(&self) -> bool {
         self.status == "True"
@@ -113,6 +124,14 @@ mod tests {
         assert_eq!((same[0].last_transition_time.0, same[0].observed_generation), (at(10), Some(2)));
         let turned = merge(&same, vec![Want::yes("Ready", "Serving", "")], 2, at(30));
         assert_eq!(turned[0].last_transition_time.0, at(30));
+    }
+
+    #[test]
+    fn what_was_said_before_stands_and_nothing_said_before_changes_nothing() {
+        let at = Timestamp::from_second(10).unwrap();
+        let old = merge(&[], vec![Want::no("Reporting", "NoReports", "m")], 1, at);
+        assert_eq!(Want::yes("Reporting", "Reporting", "").or_as_before(&old), Want::no("Reporting", "NoReports", "m"));
+        assert_eq!(Want::yes("Ready", "Serving", "").or_as_before(&old), Want::yes("Ready", "Serving", ""));
     }
 
     #[test]

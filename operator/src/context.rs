@@ -19,10 +19,13 @@ use crate::lease::Leadership;
 use crate::metrics::Metrics;
 use crate::outcome::Outcome;
 use crate::pki::{self, Pki};
-use crate::problem::Invalid;
+use crate::problem::{Invalid, NAME_CONFLICT};
 use crate::report::Fold;
 use crate::status;
 use crate::world::World;
+
+/// How often an object whose child's name is taken looks whether it still is: one read.
+const STRANGER: Duration = Duration::from_secs(5);
 
 /// Why a reconciliation has to be tried again.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +39,9 @@ pub enum Error {
     /// Something else that the API server was asked.
     #[error("the API server: {}", apply::sentence(.0))]
     Api(#[from] Box<kube::Error>),
+    /// A request that is not answered.
+    #[error("the API server does not answer within {} s", .0.as_secs())]
+    Silent(Duration),
 }
 
 impl From<kube::Error> for Error {
@@ -53,6 +59,8 @@ pub struct Done {
     pub status: bool,
     /// For the span: `applied`, `unchanged`, `refused`.
     pub outcome: &'static str,
+    /// When to look again although nothing is known to have changed; none: at the usual time.
+    pub again: Option<Duration>,
 }
 
 /// What every reconciliation is given.
@@ -105,9 +113,13 @@ impl Context {
                 let children = applied.writes + applied.pruned;
                 self.metrics.children_written(children);
                 let outcome = if children > 0 || wrote { "applied" } else { "unchanged" };
-                Ok(Done { children, status: wrote, outcome })
+                Ok(Done { children, status: wrote, outcome, again: None })
             }
-            Outcome::Refused(_) => Ok(Done { children: 0, status: wrote, outcome: "refused" }),
+            Outcome::Refused(invalid) => {
+                // No watch sees the stranger that has the name, so none sees it go.
+                let again = (invalid.reason == NAME_CONFLICT).then_some(STRANGER);
+                Ok(Done { children: 0, status: wrote, outcome: "refused", again })
+            }
             Outcome::Failed(error) => Err(error.into()),
         }
     }

@@ -20,6 +20,8 @@ use crate::{budget, policy, tier};
 
 /// Reconciliations of one kind at once.
 const CONCURRENCY: u16 = 8;
+/// How long one pass may take: a connection that went silent must not hold its object for ever.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Every object is looked at again this often: certificates come to half of their time without any event.
 const RESYNC: Duration = Duration::from_secs(3600);
 
@@ -58,6 +60,9 @@ async fn one(kind: Kind, object: Arc<DynamicObject>, context: Arc<Context>) -> R
         return Ok(Action::await_change());
     }
     let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+    if context.world.terminating(&namespace) {
+        return Ok(Action::await_change());
+    }
     let span = tracing::info_span!(
         "reconcile",
         otel.name = %terrace_telemetry::names::span::reconcile(kind.name()),
@@ -66,7 +71,8 @@ async fn one(kind: Kind, object: Arc<DynamicObject>, context: Arc<Context>) -> R
         terrace.children_applied = tracing::field::Empty,
         terrace.outcome = tracing::field::Empty,
     );
-    let result = dispatch(kind, &context, &object).instrument(span.clone()).await;
+    let pass = tokio::time::timeout(PATIENCE, dispatch(kind, &context, &object)).instrument(span.clone());
+    let result = pass.await.unwrap_or(Err(Error::Silent(PATIENCE)));
     let key = (kind, namespace, name);
     match &result {
         Ok(done) => {
@@ -89,7 +95,7 @@ async fn one(kind: Kind, object: Arc<DynamicObject>, context: Arc<Context>) -> R
             }
         }
     }
-    result.map(|_| Action::requeue(RESYNC))
+    result.map(|done| Action::requeue(done.again.unwrap_or(RESYNC)))
 }
 
 async fn dispatch(kind: Kind, context: &Context, object: &DynamicObject) -> Result<Done, Error> {

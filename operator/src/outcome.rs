@@ -1,7 +1,7 @@
 //! What became of a reconciliation, as far as status goes.
 
 use crate::apply::{Applied, Error};
-use crate::problem::Invalid;
+use crate::problem::{Invalid, NAME_CONFLICT};
 
 /// What became of a reconciliation.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl Outcome {
         match applied {
             Ok(applied) => Ok(Outcome::Applied(applied)),
             Err(error @ Error::NameConflict { .. }) => {
-                Ok(Outcome::Refused(Invalid::new("NameConflict", error.to_string())))
+                Ok(Outcome::Refused(Invalid::new(NAME_CONFLICT, error.to_string())))
             }
             Err(error @ Error::Api { .. }) if error.refused() => Ok(Outcome::Failed(error)),
             Err(error) => Err(error),

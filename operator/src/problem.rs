@@ -1,5 +1,8 @@
 //! What is wrong with an object, as its condition `Accepted` says it.
 
+/// The reason of an object that wants a name which something else has.
+pub const NAME_CONFLICT: &str = "NameConflict";
+
 /// Why an object is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]

@@ -2,13 +2,13 @@
 //! follows as soon as the API server lets it.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::Api;
 use kube::runtime::events::{Recorder, Reporter};
-use kube::{Client, ResourceExt};
+use kube::{Client, Config, ResourceExt};
 use terrace_telemetry::admin;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
@@ -36,6 +36,9 @@ const STATUS_PERIOD: Duration = Duration::from_secs(10);
 /// Between tries while the API server does not let the operator begin.
 const RETRY: Duration = Duration::from_secs(2);
 
+/// An API server that says nothing for this long on a connection is not there.
+const SILENCE: Duration = Duration::from_secs(90);
+
 /// Runs the operator until `stop`.
 ///
 /// # Errors
@@ -59,7 +62,12 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> anyhow::Result<
     let end = CancellationToken::new();
     let admin = tokio::spawn(admin::serve(admin_listener, admin::router(ready, registry.clone()), end.clone()));
 
-    let client = Client::try_default().await?;
+    let mut config = Config::infer().await?;
+    // A connection that went silent, for example behind a router that forgot it, is given up. Watches say something
+    // more often than this (`watch::LASTS`).
+    config.read_timeout = Some(SILENCE);
+    config.reset_reader_on_write = true;
+    let client = Client::try_from(config)?;
     let begun = tokio::select! {
         () = stop.cancelled() => None,
         pki = begin(&client, &settings, &began) => Some(pki),
@@ -139,10 +147,11 @@ async fn work(
     for (kind, queue) in queues {
         tasks.spawn(controller::run(kind, context.clone(), queue, stop.clone()));
     }
-    tasks.spawn(elector.run(stop.clone()));
-    tasks.spawn(follow_lease(lease.clone(), metrics, triggers.clone(), world.clone(), stop.clone()));
+    tasks.spawn(once_in_step(watches.clone(), stop.clone(), elector.run(stop.clone())));
+    let follower = Follower { metrics, triggers: triggers.clone(), world: world.clone(), reports: reports.clone() };
+    tasks.spawn(follower.run(lease.clone(), stop.clone()));
     let publisher = Publisher { world: world.clone(), pki: pki.clone(), hub: hub.clone(), site };
-    tasks.spawn(publisher.run(changed.clone(), stop.clone()));
+    tasks.spawn(once_in_step(watches, stop.clone(), publisher.run(changed.clone(), stop.clone())));
     tasks.spawn(tick(reports.clone(), world.clone(), triggers.clone(), lease.clone(), stop.clone()));
     tasks.spawn(ask_agents(agents, pki.clone(), world.clone(), triggers.clone(), lease.clone(), stop.clone()));
     {
@@ -179,26 +188,40 @@ fn intake(
     }
 }
 
-/// A replica that begins to write looks at everything.
-async fn follow_lease(
-    mut lease: watch::Receiver<Leadership>,
+/// A task that begins once every watch has been in step: nothing is written, and no router is told anything, from a
+/// part of the cluster.
+async fn once_in_step(watches: Health, stop: CancellationToken, task: impl Future<Output = ()>) {
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = watches.in_step() => task.await,
+    }
+}
+
+/// A replica that begins to write takes reports in anew and looks at everything.
+struct Follower {
     metrics: Metrics,
     triggers: Triggers,
     world: Arc<World>,
-    stop: CancellationToken,
-) {
-    let mut mine = false;
-    loop {
-        let now = lease.borrow_and_update().mine;
-        if now != std::mem::replace(&mut mine, now) {
-            metrics.leads(now);
-            if now {
-                triggers.everything(&world);
+    reports: Arc<Mutex<Fold>>,
+}
+
+impl Follower {
+    async fn run(self, mut lease: watch::Receiver<Leadership>, stop: CancellationToken) {
+        let mut mine = false;
+        loop {
+            let now = lease.borrow_and_update().mine;
+            if now != std::mem::replace(&mut mine, now) {
+                self.metrics.leads(now);
+                if now {
+                    *self.reports.lock().unwrap_or_else(PoisonError::into_inner) =
+                        Fold::beginning(terrace_telemetry::time::now_us());
+                    self.triggers.everything(&self.world);
+                }
             }
-        }
-        tokio::select! {
-            () = stop.cancelled() => return,
-            changed = lease.changed() => if changed.is_err() { return },
+            tokio::select! {
+                () = stop.cancelled() => return,
+                changed = lease.changed() => if changed.is_err() { return },
+            }
         }
     }
 }
@@ -211,6 +234,7 @@ async fn tick(
     lease: watch::Receiver<Leadership>,
     stop: CancellationToken,
 ) {
+    let mut early = true;
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
@@ -218,11 +242,16 @@ async fn tick(
         }
         let policies = world.policies.all();
         let reported = {
-            let mut fold = reports.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut fold = reports.lock().unwrap_or_else(PoisonError::into_inner);
             if !lease.borrow().mine {
                 // Whoever writes next folds for itself; what is kept here would only grow old.
                 *fold = Fold::default();
+                early = true;
                 continue;
+            }
+            if std::mem::replace(&mut early, fold.early(terrace_telemetry::time::now_us())) && !early {
+                // What the last holder heard stood until now, also of those that have fallen silent.
+                triggers.everything(&world);
             }
             fold.retain(|uid| policies.iter().any(|p| p.metadata.uid.as_deref() == Some(uid)));
             fold.policies()

@@ -46,6 +46,11 @@ impl World {
         self.namespaces.get(&ObjectRef::new(name)).map(|namespace| namespace.labels().clone())
     }
 
+    /// Whether a namespace is going away: nothing can be made in it.
+    pub fn terminating(&self, name: &str) -> bool {
+        self.namespaces.get(&ObjectRef::new(name)).is_some_and(|n| n.metadata.deletion_timestamp.is_some())
+    }
+
     /// A Secret's metadata.
     pub fn secret(&self, namespace: &str, name: &str) -> Option<Arc<PartialObjectMeta<Secret>>> {
         self.secrets.get(&ObjectRef::new(name).within(namespace))

@@ -139,3 +139,25 @@ fn a_tier_that_is_refused_keeps_what_it_has() {
     assert_eq!(after.devices.unwrap().summary, "1/3");
     assert!(after.conditions.iter().all(|c| c.observed_generation == Some(2)));
 }
+
+#[test]
+fn a_replica_that_has_just_begun_keeps_what_the_last_one_heard() {
+    let tier = support::tier("edge", &fleet());
+    let heard = |reach: &[(&str, &str)], early| {
+        let mut facts = facts(vec![pod("a", ready())]);
+        facts.reported.reach = reach.iter().map(|(router, why)| ((*router).to_owned(), (*why).to_owned())).collect();
+        facts.reported.saturated = u32::try_from(reach.len()).unwrap();
+        facts.reported.early = early;
+        facts
+    };
+    let said = |facts: &Facts, old: &TierStatus, generation| {
+        status(&tier.spec, "edge", generation, &[], &applied(1), facts, old)
+    };
+    let mut before = said(&heard(&[("r1", "")], false), &TierStatus::default(), 1);
+    before.model.as_mut().unwrap().digest = "sha256:seen".into();
+    let taken_over = said(&heard(&[], true), &before, 1);
+    assert_eq!(taken_over, before, "nothing changed, so nothing may be written");
+    is(&said(&heard(&[("r1", "Timeout")], true), &before, 1), "Reachable", "False", "Timeout");
+    is(&said(&heard(&[], false), &before, 1), "Reachable", "Unknown", "NoReports");
+    is(&said(&heard(&[], true), &before, 2), "Reachable", "Unknown", "NoReports");
+}

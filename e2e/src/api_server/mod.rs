@@ -1,8 +1,13 @@
-//! Layer 3: a real API server without nodes: the kinds and their refusals, the charts, the operator and its permissions.
+//! Layer 3: a real API server without nodes: the kinds and their refusals, the charts, the operator and its permissions,
+//! the operator stopped and cut off wherever it can be, and two of it.
 
+mod audit;
 mod charts;
 mod corpus;
 mod operator;
+mod process;
+mod replicas;
+mod rest;
 mod server;
 
 use std::process::ExitCode;
@@ -17,16 +22,48 @@ use server::ApiServer;
 /// The namespace that the corpus and the quick start live in.
 const SHOP: &str = "shop";
 
-/// Runs the suite.
-pub async fn run(place: &Place) -> anyhow::Result<ExitCode> {
-    let mut steps = Steps::new("api-server", None);
-    let Some(mut server) = steps.step("a real API server is ready", secs(150), ApiServer::up()).await else {
+/// A part of the suite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// The charts as Helm sees them.
+    Charts,
+    /// What the API server refuses.
+    Corpus,
+    /// One operator.
+    Operator,
+    /// One operator that is stopped after each write, and whose API server is slow, cut off or away.
+    Faults,
+    /// Two operators.
+    Replicas,
+}
+
+/// Runs the suite, or one part of it.
+pub async fn run(place: &Place, only: Option<Part>, until: Option<String>) -> anyhow::Result<ExitCode> {
+    let wanted = |part: Part| only.is_none_or(|only| only == part);
+    let mut steps = Steps::new("api-server", until);
+    let Some(mut server) = steps.step("a real API server is ready", secs(150), ApiServer::up(place)).await else {
         return Ok(steps.end());
     };
-    charts::steps(place, &server, &mut steps).await;
-    if kinds(place, &server, &mut steps).await.is_some() {
+    if wanted(Part::Charts) {
+        charts::steps(place, &server, &mut steps).await;
+    }
+    if kinds(place, &server, &mut steps).await.is_none() {
+        return Ok(steps.end());
+    }
+    if wanted(Part::Corpus) {
         corpus::refused_at_apply(place, &server, &mut steps).await;
+    }
+    if operator::permissions(place, &server, &mut steps).await.is_none() {
+        return Ok(steps.end());
+    }
+    if wanted(Part::Operator) {
         operator::steps(place, &mut server, &mut steps).await;
+    }
+    if wanted(Part::Faults) {
+        replicas::faults(place, &server, &mut steps).await;
+    }
+    if wanted(Part::Replicas) {
+        replicas::pair(place, &server, &mut steps).await;
     }
     Ok(steps.end())
 }

@@ -1,22 +1,17 @@
 //! The operator as a process of this machine against the real API server, with the permissions of the chart and no others.
 
-use std::process::Stdio;
-use std::time::Duration;
-
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use serde_json::Value;
-use tokio::process::{Child, Command};
 
+use super::process::{Operator, SYSTEM, Start};
 use super::server::ApiServer;
 use super::{SHOP, corpus};
+use crate::Place;
 use crate::steps::Steps;
 use crate::wait::{self, secs};
-use crate::{Place, shell};
 
-const SYSTEM: &str = "terrace-system";
-
-/// Without permissions; with the chart's; with the API server gone for a while.
-pub(super) async fn steps(place: &Place, server: &mut ApiServer, steps: &mut Steps) -> Option<()> {
+/// What the operator may do: the chart's permissions, and an account without any.
+pub(super) async fn permissions(place: &Place, server: &ApiServer, steps: &mut Steps) -> Option<()> {
     steps
         .step("the chart's permissions are applied", secs(60), async {
             server.kubectl(&["create", "namespace", SYSTEM]).await?;
@@ -28,12 +23,17 @@ pub(super) async fn steps(place: &Place, server: &mut ApiServer, steps: &mut Ste
             let done = server.helm(&words).await?;
             ensure!(done.code == 0, "{}", done.stderr);
             server.apply(&done.stdout).await?;
-            server.kubectl(&["--namespace", SYSTEM, "create", "serviceaccount", "nobody"]).await
+            server.kubectl(&["--namespace", SYSTEM, "create", "serviceaccount", "nobody"]).await.map(drop)
         })
-        .await?;
+        .await
+}
+
+/// Without permissions; with the chart's; with the API server gone for a while.
+pub(super) async fn steps(place: &Place, server: &mut ApiServer, steps: &mut Steps) -> Option<()> {
+    let direct = |account| Start { account, name: account, through: None, port: 0 };
     steps
         .step("an operator without permissions says which, and stays", secs(90), async {
-            let operator = Operator::start(place, server, "nobody").await?;
+            let operator = Operator::start(place, server, direct("nobody")).await?;
             let said = wait::until("readiness that names what is refused", secs(40), async || {
                 let (code, body) = operator.get("/readyz").await?;
                 ensure!(code != 200 && body.contains("forbidden"), "{code} {body}");
@@ -46,7 +46,7 @@ pub(super) async fn steps(place: &Place, server: &mut ApiServer, steps: &mut Ste
         .await;
     let operator = steps
         .step("with the chart's permissions it becomes ready", secs(90), async {
-            let operator = Operator::start(place, server, "terrace-operator").await?;
+            let operator = Operator::start(place, server, direct("terrace-operator")).await?;
             operator.ready().await?;
             Ok(operator)
         })
@@ -120,74 +120,4 @@ pub(super) async fn steps(place: &Place, server: &mut ApiServer, steps: &mut Ste
 
 async fn exists(server: &ApiServer, object: &str) -> anyhow::Result<()> {
     wait::until(object, secs(40), async || server.kubectl(&["--namespace", SHOP, "get", object]).await.map(drop)).await
-}
-
-/// A running operator; it ends when this value goes.
-struct Operator {
-    child: Child,
-    admin: String,
-}
-
-impl Operator {
-    /// Starts it with the token of a service account.
-    async fn start(place: &Place, server: &ApiServer, account: &str) -> anyhow::Result<Operator> {
-        let token = server.kubectl(&["--namespace", SYSTEM, "create", "token", account, "--duration=1h"]).await?;
-        let file = |name: &str| server.folder().join(format!("{account}-{name}")).display().to_string();
-        std::fs::write(file("kubeconfig"), server.kubeconfig_with(token.trim()))?;
-        let log = std::fs::File::create(file("operator.log"))?;
-        let mut command = Command::new(place.program("terrace-operator")?);
-        command.env("KUBECONFIG", file("kubeconfig")).env_remove("POD_IP").args([
-            "--namespace",
-            SYSTEM,
-            "--fleet-listen",
-            "127.0.0.1:0",
-            "--admin-listen",
-            "127.0.0.1:0",
-            "--port-file",
-            &file("ports.json"),
-            "--router-image",
-            "localhost/terrace-router:test",
-            "--agent-image",
-            "localhost/terrace-agent:test",
-        ]);
-        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).kill_on_drop(true);
-        let child = command.spawn().context("cannot start terrace-operator")?;
-        let admin = wait::until("the operator's port file", secs(20), async || {
-            let ports: Value = serde_json::from_str(&std::fs::read_to_string(file("ports.json"))?)?;
-            ports["admin"].as_str().map(str::to_owned).context("no `admin` in the port file")
-        })
-        .await?;
-        Ok(Operator { child, admin })
-    }
-
-    async fn ready(&self) -> anyhow::Result<()> {
-        wait::until("the operator to be ready", secs(60), async || {
-            let (code, body) = self.get("/readyz").await?;
-            ensure!(code == 200, "{code} {body}");
-            Ok(())
-        })
-        .await
-    }
-
-    /// Status and body of its admin port.
-    async fn get(&self, path: &str) -> anyhow::Result<(u16, String)> {
-        let mut curl = Command::new("curl");
-        curl.args(["--silent", "--show-error", "--max-time", "5", "--write-out", "\n%{http_code}"])
-            .arg(format!("http://{}{path}", self.admin));
-        let printed = shell::run(curl, None, Duration::from_secs(10)).await?;
-        let (body, code) = printed.rsplit_once('\n').context("curl printed no status")?;
-        Ok((code.parse()?, body.to_owned()))
-    }
-
-    async fn stop(mut self) -> anyhow::Result<()> {
-        let pid = self.child.id().context("the operator has ended by itself")?.to_string();
-        let mut kill = Command::new("kill");
-        kill.args(["-TERM", &pid]);
-        shell::run(kill, None, secs(5)).await?;
-        let status = tokio::time::timeout(secs(20), self.child.wait())
-            .await
-            .context("the operator did not end within 20 s of SIGTERM")??;
-        ensure!(status.code() == Some(0), "the operator ended with {status}");
-        Ok(())
-    }
 }

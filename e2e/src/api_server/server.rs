@@ -8,8 +8,10 @@ use std::time::Duration;
 use anyhow::Context;
 use tokio::process::{Child, Command};
 
+use super::audit::Audit;
+use super::rest::Rest;
 use crate::wait::{self, secs};
-use crate::{programs, shell};
+use crate::{Place, programs, shell};
 
 /// A control plane without nodes.
 pub struct ApiServer {
@@ -17,6 +19,8 @@ pub struct ApiServer {
     bin: PathBuf,
     port: u16,
     etcd: u16,
+    /// What is written down of requests.
+    policy: String,
     processes: Vec<Child>,
 }
 
@@ -25,7 +29,7 @@ const TOKEN: &str = "throw-away-administrator";
 
 impl ApiServer {
     /// Starts all three and waits until the API server is ready.
-    pub async fn up() -> anyhow::Result<ApiServer> {
+    pub async fn up(place: &Place) -> anyhow::Result<ApiServer> {
         let bin = programs()?.join("bin");
         anyhow::ensure!(
             bin.join("kube-apiserver").exists(),
@@ -36,7 +40,8 @@ impl ApiServer {
         let [port, etcd, peer, manager] = free_ports()?;
         let root = folder.path().to_owned();
         let at = |name: &str| root.join(name).display().to_string();
-        let mut server = ApiServer { folder, bin, port, etcd, processes: Vec::new() };
+        let policy = place.arg("e2e/cluster/audit.yaml");
+        let mut server = ApiServer { folder, bin, port, etcd, policy, processes: Vec::new() };
         std::fs::write(at("tokens.csv"), format!("{TOKEN},admin,admin,system:masters\n"))?;
         for words in [
             ["genrsa", "-out", &at("sa.key"), "2048"].as_slice(),
@@ -74,6 +79,8 @@ impl ApiServer {
                 "--bind-address=127.0.0.1",
                 &format!("--secure-port={manager}"),
                 "--leader-elect=false",
+                // Nodes have no kubelet here that would say every few seconds that it lives.
+                "--controllers=*,-node-lifecycle-controller",
                 &format!("--cert-dir={}", at("manager")),
                 &format!("--service-account-private-key-file={}", at("sa.key")),
                 &format!("--root-ca-file={}", at("api/apiserver.crt")),
@@ -101,6 +108,8 @@ impl ApiServer {
             "--service-account-issuer=https://kubernetes.default.svc".into(),
             "--service-cluster-ip-range=10.96.0.0/16".into(),
             "--authorization-mode=RBAC".into(),
+            format!("--audit-policy-file={}", self.policy),
+            format!("--audit-log-path={}", at("audit.log")),
         ];
         self.start("kube-apiserver", &words.iter().map(String::as_str).collect::<Vec<_>>())?;
         let certificate = self.folder.path().join("api/apiserver.crt");
@@ -134,13 +143,29 @@ impl ApiServer {
         self.folder.path().join("kubeconfig").display().to_string()
     }
 
+    /// What the API server wrote down of requests.
+    pub fn audit(&self) -> Audit {
+        Audit::new(self.folder.path().join("audit.log"))
+    }
+
+    /// Its HTTP, as the administrator.
+    pub fn rest(&self) -> anyhow::Result<Rest> {
+        Rest::new(&self.folder.path().join("api/apiserver.crt"), self.port, TOKEN)
+    }
+
     /// A kubeconfig's text for a bearer token.
     pub fn kubeconfig_with(&self, token: &str) -> String {
+        self.kubeconfig_at(&format!("https://127.0.0.1:{}", self.port), token)
+    }
+
+    /// The same, for an API server that is reached at `url`.
+    pub fn kubeconfig_at(&self, url: &str, token: &str) -> String {
         let certificate = self.folder.path().join("api/apiserver.crt");
         serde_json::json!({"apiVersion": "v1", "kind": "Config", "current-context": "x",
-            "clusters": [{"name": "c", "cluster": {"server": format!("https://127.0.0.1:{}", self.port), "certificate-authority": certificate}}],
+            "clusters": [{"name": "c", "cluster": {"server": url, "certificate-authority": certificate}}],
             "users": [{"name": "u", "user": {"token": token}}],
-            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}]}).to_string()
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}]})
+        .to_string()
     }
 
     /// A folder for a test's own files.
@@ -174,7 +199,7 @@ impl ApiServer {
 }
 
 /// Ports that were free a moment ago: these programs take numbers, not sockets.
-fn free_ports<const N: usize>() -> anyhow::Result<[u16; N]> {
+pub(super) fn free_ports<const N: usize>() -> anyhow::Result<[u16; N]> {
     let mut listeners = Vec::new();
     let mut ports = [0; N];
     for port in &mut ports {

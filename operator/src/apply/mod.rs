@@ -25,6 +25,9 @@ pub const OWNER: &str = "terrace.dev/owner-uid";
 /// Annotation of every child: the SHA-256 of what was asked for. It shows a field that is no longer wanted.
 const WANTED: &str = "terrace.dev/wanted";
 
+/// A resource version that no object has: an apply that bears it makes an object and never joins one that is there.
+const NO_VERSION: &str = "1";
+
 /// Why children could not be applied.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -68,7 +71,16 @@ impl Error {
 
     /// Whether the API server refused this object rather than being away or too busy.
     pub fn refused(&self) -> bool {
-        matches!(self, Error::Api { source, .. } if code(source).is_some_and(|c| (400..500).contains(&c) && c != 429))
+        let Error::Api { source, .. } = self else { return false };
+        code(source).is_some_and(|c| (400..500).contains(&c) && c != 429) && !self.terminating()
+    }
+
+    /// Whether the namespace is going away, and takes nothing new.
+    fn terminating(&self) -> bool {
+        let Error::Api { source, .. } = self else { return false };
+        let kube::Error::Api(status) = source.as_ref() else { return false };
+        let causes = status.details.as_ref().map(|d| d.causes.as_slice()).unwrap_or_default();
+        causes.iter().any(|cause| cause.reason == "NamespaceTerminating")
     }
 }
 
@@ -235,30 +247,43 @@ impl Applier {
         Ok(applied)
     }
 
-    async fn one(&self, owner: &Owner, kind: ChildKind, want: DynamicObject) -> Result<(DynamicObject, bool), Error> {
+    async fn one(
+        &self,
+        owner: &Owner,
+        kind: ChildKind,
+        mut want: DynamicObject,
+    ) -> Result<(DynamicObject, bool), Error> {
         let name = want.name_any();
         let api = self.api(kind, &owner.namespace);
         // The watches see only what bears our label: a stranger of that name shows only when asked for.
-        let force = match self.read(kind, &owner.namespace, &name).await? {
-            Some(have) if owner.owns(&have) => {
-                if same::same(&have, &want, WANTED) {
-                    return Ok((have, false));
+        let mut have = self.read(kind, &owner.namespace, &name).await?;
+        let mut again = false;
+        loop {
+            match have {
+                Some(have) if owner.owns(&have) => {
+                    if same::same(&have, &want, WANTED) {
+                        return Ok((have, false));
+                    }
+                    // This very object: one that took its name since is not meant.
+                    want.metadata.uid = have.metadata.uid;
+                    want.metadata.resource_version = None;
                 }
-                true
+                // Kubernetes' garbage collector takes it away; the deletion sets off another pass.
+                Some(have) if owner.succeeds(&have) => return Err(Error::Leftover { kind: kind.name(), name }),
+                Some(_) => return Err(Error::NameConflict { kind: kind.name(), name, owner: owner.to_string() }),
+                None => {
+                    want.metadata.uid = None;
+                    want.metadata.resource_version = Some(NO_VERSION.into());
+                }
             }
-            // Kubernetes' garbage collector takes it away; the deletion sets off another pass.
-            Some(have) if owner.succeeds(&have) => return Err(Error::Leftover { kind: kind.name(), name }),
-            Some(_) => return Err(Error::NameConflict { kind: kind.name(), name, owner: owner.to_string() }),
-            // A stranger that appears in this very moment makes the apply conflict rather than be taken over.
-            None => false,
-        };
-        let params = PatchParams { force, ..PatchParams::apply(MANAGER) };
-        match api.patch(&name, &params, &Patch::Apply(&want)).await {
-            Ok(object) => Ok((object, true)),
-            Err(error) if !force && code(&error) == Some(409) => {
-                Err(Error::NameConflict { kind: kind.name(), name, owner: owner.to_string() })
+            let params = PatchParams::apply(MANAGER).force();
+            match api.patch(&name, &params, &Patch::Apply(&want)).await {
+                Ok(object) => return Ok((object, true)),
+                // It is not what was seen: look whose it is now.
+                Err(error) if !again && matches!(code(&error), Some(409 | 422)) => again = true,
+                Err(error) => return Err(failed("patch", kind, &name, error)),
             }
-            Err(error) => Err(failed("patch", kind, &name, error)),
+            have = api.get_opt(&name).await.map_err(|e| failed("get", kind, &name, e))?;
         }
     }
 

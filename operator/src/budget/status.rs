@@ -47,11 +47,14 @@ pub fn status(facts: &Facts<'_>, old: &LatencyBudgetStatus) -> LatencyBudgetStat
             format!("policy {name} does not exist in this namespace: create it, or name another in spec.policyRef");
         Want::no("ResolvedRefs", "PolicyNotFound", message)
     };
-    let wanted = vec![facts.outcome.accepted(), crate::status::fields_active(&facts.inactive), refs, met(budget, &six)];
+    // A replica that has only begun to take reports in says what the last one said.
+    let early = facts.view.early && six.budgeted == 0 && old.observed_generation == Some(generation);
+    let met = if early { met(budget, &six).or_as_before(&old.conditions) } else { met(budget, &six) };
+    let wanted = vec![facts.outcome.accepted(), crate::status::fields_active(&facts.inactive), refs, met];
     let burn = |window: &str, l: &Latencies| {
         Some(BurnRate { window: window.into(), rate: figures::rate(burn(l, objective(budget))?) })
     };
-    LatencyBudgetStatus {
+    let mut status = LatencyBudgetStatus {
         observed_generation: Some(generation),
         conditions: merge(&old.conditions, wanted, generation, facts.now),
         observed: (six.budgeted > 0).then(|| BudgetObserved {
@@ -61,7 +64,12 @@ pub fn status(facts: &Facts<'_>, old: &LatencyBudgetStatus) -> LatencyBudgetStat
             transport_tax: figures::percent(figures::sum(&hour.transport), figures::sum(&hour.total)),
         }),
         burn_rates: [burn("1h", &hour), burn("6h", &six)].into_iter().flatten().collect(),
+    };
+    if early {
+        status.observed.clone_from(&old.observed);
+        status.burn_rates.clone_from(&old.burn_rates);
     }
+    status
 }
 
 /// What a window holds of this budget: its features, or for the default what no other budget has.

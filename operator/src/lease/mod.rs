@@ -61,13 +61,16 @@ impl Elector {
                 () = stop.cancelled() => break,
                 _ = tick.tick() => {}
             }
-            match tokio::time::timeout(PERIOD * 2, self.attempt(&mut seen)).await {
+            // Counted from before the record is written: whoever waits for it to run out counts from later.
+            let begun = Instant::now();
+            let patience = renewed.map_or(PERIOD * 2, |at| DEADLINE.saturating_sub(at.elapsed()).min(PERIOD * 2));
+            match tokio::time::timeout(patience, self.attempt(&mut seen)).await {
                 Ok(Ok(holder)) => {
                     if std::mem::take(&mut failing) {
                         tracing::info!(lease = NAME, "the lease can be read and written again");
                     }
                     let mine = holder == self.identity;
-                    renewed = mine.then(Instant::now);
+                    renewed = mine.then_some(begun);
                     self.tell(mine, &holder);
                 }
                 outcome => {
@@ -78,7 +81,7 @@ impl Elector {
                         };
                         tracing::warn!(lease = NAME, %error, "cannot renew or read the lease (verbs get and update on leases.coordination.k8s.io): this replica goes on serving");
                     }
-                    if renewed.is_some_and(|at| at.elapsed() > DEADLINE) {
+                    if renewed.is_some_and(|at| at.elapsed() >= DEADLINE) {
                         renewed = None;
                         let holder = self.told.borrow().holder.clone();
                         self.told

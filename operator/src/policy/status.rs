@@ -49,22 +49,24 @@ pub fn status(facts: &Facts<'_>, old: &RoutingPolicyStatus) -> RoutingPolicyStat
     let routers = routers(facts, old);
     let accepted = facts.outcome.accepted();
     let refs = resolved_refs(facts.resolved);
-    let programmed = programmed(facts, &routers);
+    let early = too_early(facts);
+    let same = old.routers.as_ref().is_some_and(|r| r.revision == facts.revision);
+    let mut programmed = programmed(facts, &routers);
+    let mut reporting = reporting(facts);
+    if early {
+        reporting = reporting.or_as_before(&old.conditions);
+        if same && !facts.revision.is_empty() {
+            programmed = programmed.or_as_before(&old.conditions);
+        }
+    }
     let ready = all_ready(facts, &accepted, &routers);
     let drifting = Want::no("Drifting", NOT_APPLICABLE, "");
-    let wanted = vec![
-        accepted,
-        crate::status::fields_active(&facts.inactive),
-        refs,
-        programmed,
-        reporting(facts),
-        ready,
-        drifting,
-    ];
+    let wanted =
+        vec![accepted, crate::status::fields_active(&facts.inactive), refs, programmed, reporting, ready, drifting];
     let hour = &facts.view.hour;
     let names = traffic::Names::of(policy, &facts.resolved.tiers);
     let quiet = hour.requests() == 0;
-    RoutingPolicyStatus {
+    let mut status = RoutingPolicyStatus {
         observed_generation: Some(generation),
         conditions: merge(&old.conditions, wanted, generation, facts.now),
         ladder: traffic::ladder(policy),
@@ -78,7 +80,33 @@ pub fn status(facts: &Facts<'_>, old: &RoutingPolicyStatus) -> RoutingPolicyStat
         drift: None,
         spend: (!quiet).then(|| traffic::spend(hour, &facts.resolved.tiers)).flatten(),
         ledger: ledger(facts, old),
+    };
+    if early {
+        keep(&mut status, old);
     }
+    status
+}
+
+/// This replica has only begun to take reports in, and some routers have not reported to it: silence says nothing yet.
+fn too_early(facts: &Facts<'_>) -> bool {
+    let live = facts.pods.iter().filter(|pod| ready(pod)).count();
+    let heard = facts.view.routers.iter().filter(|r| is_live(facts, &r.uid)).count();
+    facts.view.early && heard < live.max(1)
+}
+
+/// What only routers know stays as the last holder of the lease said it.
+fn keep(status: &mut RoutingPolicyStatus, old: &RoutingPolicyStatus) {
+    if let (Some(now), Some(before)) = (&mut status.routers, &old.routers) {
+        now.stuck.clone_from(&before.stuck);
+    }
+    status.traffic.clone_from(&old.traffic);
+    status.classes.clone_from(&old.classes);
+    status.denied.clone_from(&old.denied);
+    status.local_percent.clone_from(&old.local_percent);
+    status.escalation_percent.clone_from(&old.escalation_percent);
+    status.overflow_percent.clone_from(&old.overflow_percent);
+    status.spend.clone_from(&old.spend);
+    status.ledger.clone_from(&old.ledger);
 }
 
 fn routers(facts: &Facts<'_>, old: &RoutingPolicyStatus) -> RouterState {

@@ -26,6 +26,8 @@ const MINUTE_US: u64 = 60_000_000;
 #[derive(Debug, Default)]
 pub struct Fold {
     policies: HashMap<String, Policy>,
+    /// When this replica began to take reports in.
+    began_us: u64,
 }
 
 #[derive(Debug, Default)]
@@ -62,6 +64,8 @@ pub struct RouterView {
 /// What is known of one policy.
 #[derive(Debug, Clone, Default)]
 pub struct View {
+    /// Routers have not had the time to report here: what is not known says nothing.
+    pub early: bool,
     /// Its routers that are not silent.
     pub routers: Vec<RouterView>,
     /// When any router was last heard; 0: never.
@@ -77,6 +81,8 @@ pub struct View {
 /// What all policies together report of one tier.
 #[derive(Debug, Clone, Default)]
 pub struct TierView {
+    /// Routers have not had the time to report here: what is not known says nothing.
+    pub early: bool,
     /// Routers that are not silent: name, and why they cannot reach the tier; empty: they can.
     pub reach: Vec<(String, String)>,
     /// Devices that are full, as the router says that sees most.
@@ -94,6 +100,16 @@ pub struct TierView {
 }
 
 impl Fold {
+    /// Of a replica that begins to take reports in.
+    pub fn beginning(now_us: u64) -> Self {
+        Self { began_us: now_us, ..Self::default() }
+    }
+
+    /// Whether routers have not had the time to report here yet.
+    pub fn early(&self, now_us: u64) -> bool {
+        now_us.saturating_sub(self.began_us) < SILENT_AFTER_US
+    }
+
     /// Takes one report in; whether it says something that should not wait: a router that is new, or what it runs.
     pub fn add(&mut self, report: Report, now_us: u64) -> bool {
         let policy = self.policies.entry(report.policy_uid.clone()).or_default();
@@ -120,7 +136,8 @@ impl Fold {
 
     /// What is known of a policy.
     pub fn view(&self, policy_uid: &str, now_us: u64) -> View {
-        let Some(policy) = self.policies.get(policy_uid) else { return View::default() };
+        let early = self.early(now_us);
+        let Some(policy) = self.policies.get(policy_uid) else { return View { early, ..View::default() } };
         let sum = |minutes: u64| {
             let from = (now_us / MINUTE_US).saturating_sub(minutes - 1);
             let mut sum = Window::default();
@@ -128,6 +145,7 @@ impl Fold {
             sum
         };
         View {
+            early,
             routers: policy
                 .routers
                 .iter()
@@ -144,8 +162,11 @@ impl Fold {
     /// What all policies together report of one tier.
     pub fn tier(&self, tier_uid: &str, now_us: u64) -> TierView {
         let this_minute = (now_us % MINUTE_US) as f64 / 1e6;
-        let mut sum =
-            TierView { recent_seconds: this_minute + 60.0 * (RECENT_MINUTES - 1) as f64, ..TierView::default() };
+        let mut sum = TierView {
+            early: self.early(now_us),
+            recent_seconds: this_minute + 60.0 * (RECENT_MINUTES - 1) as f64,
+            ..TierView::default()
+        };
         let now = now_us / MINUTE_US;
         for policy in self.policies.values() {
             for minute in policy.minutes.iter().filter(|m| m.index + WINDOW_MINUTES > now) {
@@ -283,6 +304,16 @@ mod tests {
         assert_eq!(served(&fold, NOW), 0);
         fold.add(report("a", NOW - 48 * HOUR, NOW + 5, 1_000_007), NOW + 5);
         assert_eq!(served(&fold, NOW + 5), 7);
+    }
+
+    #[test]
+    fn a_replica_that_began_just_now_does_not_take_silence_for_news() {
+        let mut fold = Fold::beginning(NOW);
+        fold.add(report("a", NOW - 1, NOW, 4), NOW);
+        let early =
+            |now| (fold.view("p", now).early, fold.view("never heard", now).early, fold.tier("edge", now).early);
+        assert_eq!(early(NOW + SILENT_AFTER_US - 1), (true, true, true));
+        assert_eq!(early(NOW + SILENT_AFTER_US), (false, false, false));
     }
 
     #[test]

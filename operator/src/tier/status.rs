@@ -35,10 +35,16 @@ pub fn status(
     let ready_pods = i32::try_from(facts.pods.iter().filter(|p| ready(p)).count()).unwrap_or(i32::MAX);
     let problems = pods::problems(facts.pods.iter().map(AsRef::as_ref));
     let fleet = spec.backend.fleet.as_ref();
+    // This replica has only begun to take reports in: what the last holder of the lease heard still stands.
+    let early = facts.reported.early && facts.reported.reach.is_empty();
+    let saturated = match &old.devices {
+        Some(devices) if early => devices.saturated,
+        _ => i32::try_from(facts.reported.saturated).unwrap_or(i32::MAX),
+    };
     let devices = fleet.map(|_| DeviceCounts {
         desired: workload.desired,
         ready: ready_pods,
-        saturated: i32::try_from(facts.reported.saturated).unwrap_or(i32::MAX).min(ready_pods),
+        saturated: saturated.min(ready_pods),
         summary: format!("{ready_pods}/{}", workload.desired),
     });
     let accepted = outcome.accepted();
@@ -51,7 +57,10 @@ pub fn status(
         Ok(()) => Want::yes("CredentialsResolved", "Resolved", ""),
         Err(trouble) => Want::no("CredentialsResolved", trouble.reason, trouble.message.clone()),
     };
-    let reachable = reachable(facts);
+    let mut reachable = reachable(facts);
+    if early && old.observed_generation == Some(generation) {
+        reachable = reachable.or_as_before(&old.conditions);
+    }
     let ready = match outcome.failure() {
         Some((reason, message)) => Want::no("Ready", reason, message),
         None => all_ready(&accepted, &credentials, &gpu, &reachable, devices.as_ref()),
@@ -65,14 +74,14 @@ pub fn status(
         selector: fleet.map(|_| crate::labels::selector_text(&crate::labels::tier(name))),
         devices,
         problems,
-        rollout: fleet.map(|_| RolloutState { updated: workload.updated, digests: digests(facts) }),
+        rollout: fleet.map(|_| RolloutState { updated: workload.updated, digests: digests(facts, ready_pods, old) }),
         certificates: facts
             .files
             .as_ref()
             .and_then(crate::pki::not_after)
             .map(|t| Certificates { not_after: Time(whole_second(t)) }),
-        model: Some(model_in_use(spec, facts)),
-        observed: observed(facts, old.observed.as_ref()),
+        model: Some(model_in_use(spec, facts, ready_pods, old.model.as_ref())),
+        observed: if early { old.observed.clone() } else { observed(facts, old.observed.as_ref()) },
     }
 }
 
@@ -186,9 +195,15 @@ fn all_ready(
     }
 }
 
-fn model_in_use(spec: &TierSpec, facts: &Facts) -> ModelInUse {
+fn model_in_use(spec: &TierSpec, facts: &Facts, ready: i32, old: Option<&ModelInUse>) -> ModelInUse {
     let seen = facts.agents.first().map(|a| &a.model);
     let asked = spec.backend.fleet.as_ref().and_then(|f| f.model.sha256.as_ref()).map(|s| format!("sha256:{s}"));
+    // Agents that this replica has not asked yet run what they ran.
+    if let Some(old) = old.filter(|old| seen.is_none() && ready > 0 && old.name == spec.model_name())
+        && asked.as_ref().is_none_or(|asked| *asked == old.digest)
+    {
+        return old.clone();
+    }
     ModelInUse {
         name: spec.model_name().to_owned(),
         digest: seen.map(|m| m.digest.clone()).or(asked).unwrap_or_default(),
@@ -197,7 +212,10 @@ fn model_in_use(spec: &TierSpec, facts: &Facts) -> ModelInUse {
     }
 }
 
-fn digests(facts: &Facts) -> Vec<DigestCount> {
+fn digests(facts: &Facts, ready: i32, old: &TierStatus) -> Vec<DigestCount> {
+    if facts.agents.is_empty() && ready > 0 {
+        return old.rollout.as_ref().map(|r| r.digests.clone()).unwrap_or_default();
+    }
     let mut counts = std::collections::BTreeMap::<&str, i32>::new();
     for agent in &facts.agents {
         *counts.entry(agent.model.digest.as_str()).or_default() += 1;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::runtime::watcher;
+use tokio::sync::Notify;
 
 use crate::apply::{code, sentence};
 
@@ -30,7 +31,11 @@ struct State {
 
 /// The health of all watches.
 #[derive(Debug, Clone, Default)]
-pub struct Health(Arc<Mutex<State>>);
+pub struct Health {
+    state: Arc<Mutex<State>>,
+    /// A watch is in step for the first time.
+    news: Arc<Notify>,
+}
 
 /// One watch's share of it.
 #[derive(Debug)]
@@ -71,6 +76,18 @@ impl Health {
         })
     }
 
+    /// Waits until every watch has been in step once. Whatever is decided or said before that takes what has not been
+    /// listed yet for something that does not exist.
+    pub async fn in_step(&self) {
+        loop {
+            let news = self.news.notified();
+            if self.not_ready().is_none() {
+                return;
+            }
+            news.await;
+        }
+    }
+
     /// Watches that do not work now, with what is wrong.
     pub fn troubles(&self) -> Vec<(String, Trouble)> {
         let state = self.state();
@@ -78,14 +95,16 @@ impl Health {
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Gauge {
     pub(super) fn works(&mut self) {
         let mut state = self.health.state();
-        state.synced.insert(self.name.clone(), true);
+        if state.synced.insert(self.name.clone(), true) != Some(true) {
+            self.health.news.notify_waiters();
+        }
         if let Some(trouble) = state.watches.insert(self.name.clone(), None).flatten()
             && trouble != Trouble::Starting
         {

@@ -18,6 +18,10 @@ use tokio_util::sync::CancellationToken;
 
 pub use health::{Health, Trouble};
 
+/// Seconds that one request to watch lasts before it is made anew where it ended. One that stays silent for longer than
+/// this is given up, and so is noticed to be dead.
+const LASTS: u32 = 60;
+
 /// What happened to one object, or to all of a kind at once.
 #[derive(Debug)]
 pub enum Change<'a, K> {
@@ -56,7 +60,7 @@ where
     let mut gauge = health.watch(&resource, &group);
     let stop = stop.clone();
     tokio::spawn(async move {
-        let mut events = watcher(api, config).backoff(Retry::default()).boxed();
+        let mut events = watcher(api, config.timeout(LASTS)).backoff(Retry::default()).boxed();
         loop {
             let event = tokio::select! {
                 () = stop.cancelled() => return,
