@@ -12,8 +12,9 @@ use terrace_agent::device::Cpu;
 use terrace_agent::gguf::GgmlType;
 use terrace_agent::kernels::{Matrix, set_threads};
 
-/// More than any cache holds.
-const LARGE: usize = 96 << 20;
+/// More than any cache holds, read in pieces: a short run is seldom interrupted.
+const LARGE: usize = 128 << 20;
+const PIECE: usize = 1 << 20;
 const COLUMNS: usize = 1536;
 const COUNTS: [usize; 9] = [1, 2, 3, 4, 5, 7, 8, 16, 64];
 
@@ -38,25 +39,38 @@ fn main() -> anyhow::Result<()> {
 
 /// GB/s of plain loads, all threads together.
 fn memory(threads: usize) -> f64 {
-    let data = vec![1u64; LARGE / 8 * threads];
-    let seconds = quartile(Duration::from_secs(2), || {
-        std::thread::scope(|scope| {
-            for part in data.chunks(LARGE / 8) {
-                scope.spawn(move || black_box(part.iter().fold(0u64, |sum, x| sum.wrapping_add(*x))));
+    let reader = || {
+        let data = vec![1u64; LARGE / 8];
+        let mut pieces = data.chunks(PIECE / 8).cycle();
+        let seconds = quartile(Duration::from_secs(1), || {
+            let mut sums = [0u64; 16];
+            for numbers in pieces.next().into_iter().flat_map(|piece| piece.chunks_exact(16)) {
+                sums.iter_mut().zip(numbers).for_each(|(sum, x)| *sum = sum.wrapping_add(*x));
             }
+            black_box(sums);
         });
-    });
-    (LARGE * threads) as f64 / seconds / 1e9
+        PIECE as f64 / seconds / 1e9
+    };
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..threads).map(|_| scope.spawn(reader)).collect();
+        readers.into_iter().filter_map(|reader| reader.join().ok()).sum()
+    })
 }
 
 /// GB/s of weights with one row of activations.
 fn decode(kind: GgmlType) -> f64 {
     let row = COLUMNS / kind.block_len() * kind.block_bytes();
-    let (matrix, packed) = matrix(kind, LARGE / row);
+    let matrices: Vec<_> = (0..LARGE / PIECE).map(|_| matrix(kind, (PIECE / row).next_multiple_of(8))).collect();
     let x = activations(COLUMNS);
-    let mut out = vec![0.0; matrix.rows];
-    let seconds = quartile(Duration::from_secs(1), || matrix.multiply(&packed, &x, &mut out));
-    packed.len() as f64 / seconds / 1e9
+    let mut pieces = matrices.iter().cycle();
+    let mut out = Vec::new();
+    let seconds = quartile(Duration::from_secs(1), || {
+        if let Some((matrix, packed)) = pieces.next() {
+            out.resize(matrix.rows, 0.0);
+            matrix.multiply(packed, &x, &mut out);
+        }
+    });
+    matrices[0].1.len() as f64 / seconds / 1e9
 }
 
 /// GFLOP/s of `count` rows of activations: two for each weight.

@@ -76,15 +76,37 @@ pub(super) fn pack(kind: GgmlType, bytes: &[u8], rows: usize, columns: usize) ->
         let out = unsafe { parts.part(group * blocks * size * GROUP, blocks * size * GROUP) };
         for row in 0..GROUP.min(rows - group * GROUP) {
             let from = &bytes[(group * GROUP + row) * blocks * size..][..blocks * size];
-            for (block, out) in from.chunks_exact(size).zip(out.chunks_exact_mut(size * GROUP)) {
-                place(kind, block, row, out);
-            }
+            place_row(kind, from, row, out);
         }
     });
     out
 }
 
+/// One row's blocks to their places among eight: the code for each kind is made apart, since a model has millions.
+fn place_row(kind: GgmlType, from: &[u8], row: usize, out: &mut [u8]) {
+    #[inline(always)]
+    fn each(kind: GgmlType, from: &[u8], row: usize, out: &mut [u8]) {
+        let size = kind.block_bytes();
+        for (block, out) in from.chunks_exact(size).zip(out.chunks_exact_mut(size * GROUP)) {
+            place(kind, block, row, out);
+        }
+    }
+    match kind {
+        GgmlType::F32 => each(GgmlType::F32, from, row, out),
+        GgmlType::F16 | GgmlType::BF16 => each(GgmlType::F16, from, row, out),
+        GgmlType::Q4_0 => each(GgmlType::Q4_0, from, row, out),
+        GgmlType::Q4_1 => each(GgmlType::Q4_1, from, row, out),
+        GgmlType::Q5_0 => each(GgmlType::Q5_0, from, row, out),
+        GgmlType::Q5_1 => each(GgmlType::Q5_1, from, row, out),
+        GgmlType::Q8_0 => each(GgmlType::Q8_0, from, row, out),
+        GgmlType::Q4_K => each(GgmlType::Q4_K, from, row, out),
+        GgmlType::Q5_K => each(GgmlType::Q5_K, from, row, out),
+        GgmlType::Q6_K => each(GgmlType::Q6_K, from, row, out),
+    }
+}
+
 /// One row's block to its place among eight.
+#[inline(always)]
 fn place(kind: GgmlType, block: &[u8], row: usize, out: &mut [u8]) {
     let mut put = |at: usize, bytes: &[u8]| out[at + row * bytes.len()..][..bytes.len()].copy_from_slice(bytes);
     match kind {
@@ -108,25 +130,29 @@ fn place(kind: GgmlType, block: &[u8], row: usize, out: &mut [u8]) {
     for (index, out) in out[header(kind)..].chunks_exact_mut(run(kind)).enumerate() {
         numbers(kind, block, index, &mut q);
         let (high, low) = out.split_at_mut(high);
-        for k in 0..4 {
-            let (at, column) = (row * 4 + k, |i: usize| q[4 * i + k]);
-            match bits(kind) {
-                8 => (0..8).for_each(|i| low[i * 32 + at] = column(i)),
-                _ => (0..4).for_each(|i| low[i * 32 + at] = column(i) & 15 | column(i + 4) << 4),
-            }
-            match bits(kind) {
-                5 => high[at] = (0..8).fold(0, |bits, i| bits | (column(i) >> 4) << i),
-                6 => {
-                    high[at] = (0..4).fold(0, |bits, i| bits | (column(i) >> 4) << (2 * i));
-                    high[32 + at] = (0..4).fold(0, |bits, i| bits | (column(i + 4) >> 4) << (2 * i));
-                }
-                _ => {}
-            }
+        // Four columns at a time, as one word.
+        let four = |i: usize| u32::from_le_bytes([q[4 * i], q[4 * i + 1], q[4 * i + 2], q[4 * i + 3]]);
+        let put = |out: &mut [u8], vector: usize, word: u32| {
+            out[vector * 32 + row * 4..][..4].copy_from_slice(&word.to_le_bytes());
+        };
+        // The bits above the fourth of words `from..to`, each moved up by its place times `width`.
+        let above = |from: usize, to: usize, width: usize| {
+            (from..to).fold(0, |bits, i| bits | (four(i) >> 4 & 0x0303_0303) << (width * (i - from)))
+        };
+        match bits(kind) {
+            8 => (0..8).for_each(|i| put(low, i, four(i))),
+            _ => (0..4).for_each(|i| put(low, i, four(i) & 0x0f0f_0f0f | (four(i + 4) & 0x0f0f_0f0f) << 4)),
+        }
+        match bits(kind) {
+            5 => put(high, 0, above(0, 8, 1)),
+            6 => (0..2).for_each(|half| put(high, half, above(4 * half, 4 * half + 4, 2))),
+            _ => {}
         }
     }
 }
 
 /// The 32 whole numbers of the `index`-th run of a file's block, as they are before offset and scale.
+#[inline(always)]
 fn numbers(kind: GgmlType, block: &[u8], index: usize, q: &mut [u8; BLOCK]) {
     let nibbles = |from: &[u8], q: &mut [u8; BLOCK]| {
         for i in 0..16 {

@@ -241,7 +241,7 @@ unsafe fn each_run<V: Vector, K: Kind, const ONE: bool>(
 }
 
 /// Bytes that one row of activations reads ahead: it is as fast as memory.
-const AHEAD: usize = 1280;
+const AHEAD: usize = 2048;
 
 /// Likewise with the file's numbers and activations as they are: `x` has `count` rows of `columns` numbers.
 ///
