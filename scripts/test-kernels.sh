@@ -90,7 +90,7 @@ vgaromimage: file=/usr/share/bochs/VGABIOS-lgpl-latest
 ata0-master: type=cdrom, path=$work/boot.iso, status=inserted
 boot: cdrom
 com1: enabled=1, mode=file, dev=$serial
-display_library: nogui
+display_library: rfb, options="timeout=0"
 log: $work/$1.log
 panic: action=fatal
 END

@@ -262,24 +262,25 @@ pub(super) unsafe fn plain<V: Vector, K: Kind>(
         while row < count {
             let (x, out) = (x.add(row * columns), out.add(row * GROUP * V::GROUPS));
             row += match count - row {
-                8.. => plain_rows::<V, K, 8, 1>(weights, stride, x, columns, out),
-                4.. => plain_rows::<V, K, 4, 2>(weights, stride, x, columns, out),
-                2.. => plain_rows::<V, K, 2, 4>(weights, stride, x, columns, out),
-                _ => plain_rows::<V, K, 1, 4>(weights, stride, x, columns, out),
+                4.. => plain_rows::<V, K, 4>(weights, stride, x, columns, out),
+                2.. => plain_rows::<V, K, 2>(weights, stride, x, columns, out),
+                _ => plain_rows::<V, K, 1>(weights, stride, x, columns, out),
             };
         }
     }
 }
 
-/// `T` rows, `U` columns at a time so that enough sums are under way.
+/// `T` rows. Columns are added up in two sums whatever `T` is, so that a row's numbers do not depend on what else is in
+/// the batch, and a single row does not wait for each addition.
 #[inline(always)]
-unsafe fn plain_rows<V: Vector, K: Kind, const T: usize, const U: usize>(
+unsafe fn plain_rows<V: Vector, K: Kind, const T: usize>(
     weights: *const u8,
     stride: usize,
     x: *const f32,
     columns: usize,
     out: *mut f32,
 ) -> usize {
+    const U: usize = 2;
     let size = K::KIND.block_bytes() * GROUP;
     // SAFETY: the caller's promise; the loops stay within it.
     unsafe {
