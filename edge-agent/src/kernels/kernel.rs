@@ -58,16 +58,30 @@ impl Kernel {
 
     /// One or two groups times `count` rows: `out` gets `GROUP * self.groups` sums for each. With fewer groups in
     /// `weights` than it takes at a time, the last sums repeat the first.
-    pub(super) fn run(&self, kind: GgmlType, columns: usize, weights: &[u8], x: Rows<'_>, count: usize, out: &mut [f32]) {
+    pub(super) fn run(
+        &self,
+        kind: GgmlType,
+        columns: usize,
+        weights: &[u8],
+        x: Rows<'_>,
+        count: usize,
+        out: &mut [f32],
+    ) {
         let stride = columns / kind.block_len() * kind.block_bytes() * GROUP;
         let given = weights.len() / stride.max(1);
-        assert!(given >= 1 && given <= self.groups.max(1) && weights.len() == given * stride, "groups of another shape");
+        assert!(
+            given >= 1 && given <= self.groups.max(1) && weights.len() == given * stride,
+            "groups of another shape"
+        );
         assert!(out.len() >= count * GROUP * self.groups, "no room for the sums");
         let step = if given > 1 { stride } else { 0 };
         match (self.product, x) {
             (Product::Quantized(product), Rows::Quantized(x)) => {
                 let blocks = columns / BLOCK;
-                assert!(x.len() >= count * blocks && columns.is_multiple_of(kind.block_len()), "rows of another length");
+                assert!(
+                    x.len() >= count * blocks && columns.is_multiple_of(kind.block_len()),
+                    "rows of another length"
+                );
                 // SAFETY: the choice was made for this processor; the lengths were checked above.
                 unsafe { product(weights.as_ptr(), step, x.as_ptr(), blocks, count, out.as_mut_ptr()) }
             }

@@ -111,7 +111,8 @@ impl Matrix {
 
     /// Rows of a tile: all tiles but the last have as many, and none is much smaller than the others.
     fn tile(&self, count: usize) -> usize {
-        let row = if takes_quantized(self.kind) { self.columns / BLOCK * size_of::<Quantized>() } else { self.columns * 4 };
+        let row =
+            if takes_quantized(self.kind) { self.columns / BLOCK * size_of::<Quantized>() } else { self.columns * 4 };
         let most = (TILE_BYTES / row.max(1)).clamp(4, TILE);
         count.div_ceil(count.div_ceil(most))
     }

@@ -111,7 +111,7 @@ widest! {
 widest! {
     fn gelu_rows(x: &[f32], width: usize, out: &mut [f32]) {
         // (1 + tanh(u)) / 2 is the logistic function of 2 u; the factor is twice the square root of 2 / pi.
-        gated(x, width, out, |g| g * sigmoid(1.595_769_1 * (g + 0.044_715 * g * g * g)));
+        gated(x, width, out, |g| g * sigmoid(1.595_769 * (g + 0.044_715 * g * g * g)));
     }
 }
 
