@@ -28,10 +28,6 @@ mod vector;
 
 pub use attention::{Attention, BLOCK_TOKENS, RotaryStyle, Span};
 pub use distribution::Distribution;
-<<<<<<< HEAD
-pub use matrix::{Matrix, Packing};
-=======
 pub use matrix::Matrix;
->>>>>>> 3000f55 (Agent: kernels for every format, written once over what a processor can do; AVX-512, AVX-VNNI and NEON beside AVX2, checked at the start; --cpu; physical cores)
 pub use pointwise::{gated_gelu, gated_silu, rms_norm};
 pub use pool::set_threads;

@@ -50,7 +50,8 @@ pub fn gated_silu(x: &[f32], width: usize, out: &mut [f32]) {
     by_rows(x, 2 * width, out, width, |x, out| silu_rows(x, width, out));
 }
 
-/// Likewise with the GELU, in the form with a hyperbolic tangent.
+/// Likewise with the Gaussian's gate by its approximation with `tanh` (Hendrycks and Gimpel 2016):
+/// `x / 2 * (1 + tanh(u))` is `x` times the sigmoid of `2u`.
 pub fn gated_gelu(x: &[f32], width: usize, out: &mut [f32]) {
     by_rows(x, 2 * width, out, width, |x, out| gelu_rows(x, width, out));
 }
@@ -110,26 +111,9 @@ widest! {
 
 widest! {
     fn gelu_rows(x: &[f32], width: usize, out: &mut [f32]) {
-        // (1 + tanh(u)) / 2 is the logistic function of 2 u; the factor is twice the square root of 2 / pi.
-        gated(x, width, out, |g| g * sigmoid(1.595_769 * (g + 0.044_715 * g * g * g)));
-    }
-}
-
-widest! {
-    /// As [`gated_silu`], with the Gaussian's gate by its approximation with `tanh` (Hendrycks and Gimpel 2016):
-    /// `x / 2 * (1 + tanh(u))` is `x` times the sigmoid of `2u`.
-    pub fn gated_gelu(x: &[f32], width: usize, out: &mut [f32]) {
         // Twice the root of 2/pi.
         const SLOPE: f32 = 2.0 * std::f32::consts::FRAC_2_SQRT_PI * std::f32::consts::FRAC_1_SQRT_2;
-        for (x, out) in x.chunks_exact(2 * width).zip(out.chunks_exact_mut(width)) {
-            let (gate, up) = x.split_at(width);
-            for ((out, gate), up) in out.iter_mut().zip(gate).zip(up) {
-                let u = SLOPE * gate * (1.0 + 0.044_715 * gate * gate);
-                let e = exp((-u.abs()).max(-87.0));
-                let numerator = if u >= 0.0 { 1.0 } else { e };
-                *out = gate * (numerator / (1.0 + e)) * up;
-            }
-        }
+        gated(x, width, out, |g| g * sigmoid(SLOPE * g * (1.0 + 0.044_715 * g * g)));
     }
 }
 
@@ -153,19 +137,6 @@ mod tests {
     }
 
     #[test]
-<<<<<<< HEAD
-    fn the_gaussian_gate_is_its_formula() {
-        let width = 201;
-        let gate: Vec<f32> = (0..width).map(|i| (i as f32 - 100.0) * 0.1).collect();
-        let x: Vec<f32> = gate.iter().copied().chain((0..width).map(|i| 1.0 + i as f32 * 0.01)).collect();
-        let mut out = vec![0.0; width];
-        gated_gelu(&x, width, &mut out);
-        for i in 0..width {
-            let (g, up) = (f64::from(x[i]), f64::from(x[width + i]));
-            let u = (2.0 / std::f64::consts::PI).sqrt() * (g + 0.044715 * g.powi(3));
-            let exact = 0.5 * g * (1.0 + u.tanh()) * up;
-            assert!((exact - f64::from(out[i])).abs() <= 1e-5 * exact.abs() + 1e-6, "{g}: {exact} {}", out[i]);
-=======
     fn many_rows_are_each_row() {
         let width = 40;
         let x: Vec<f32> = (0..1000 * 2 * width).map(|i| (i as f32 * 0.37).sin() * 3.0).collect();
@@ -175,16 +146,11 @@ mod tests {
             let mut one = vec![0.0; width];
             gated_silu(x, width, &mut one);
             assert_eq!(one, all);
->>>>>>> 3000f55 (Agent: kernels for every format, written once over what a processor can do; AVX-512, AVX-VNNI and NEON beside AVX2, checked at the start; --cpu; physical cores)
         }
     }
 
     #[test]
-<<<<<<< HEAD
-    fn the_gate_is_its_formula() {
-=======
     fn the_gates_are_their_formulas() {
->>>>>>> 3000f55 (Agent: kernels for every format, written once over what a processor can do; AVX-512, AVX-VNNI and NEON beside AVX2, checked at the start; --cpu; physical cores)
         let width = 401;
         let gate: Vec<f32> = (0..width).map(|i| (i as f32 - 200.0) * 0.5).collect();
         let x: Vec<f32> = gate.iter().copied().chain((0..width).map(|i| 1.0 + i as f32 * 0.01)).collect();
