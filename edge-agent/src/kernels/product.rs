@@ -156,21 +156,21 @@ unsafe fn add_run<V: Vector, K: Kind>(run: &Run<V>, x: &Quantized, sum: V::Float
         let q = x.q.as_ptr();
         let scale = V::splat(x.scale);
         let mut sum = sum;
-        // First what does not wait for the products.
-        if has_mins::<V>(K::KIND) {
-            sum = V::multiply_add(run.mins[0], V::splat(x.sum), sum);
-        }
         if matches!(K::KIND, GgmlType::Q6_K) {
-            sum = V::multiply_add(run.mins[1], V::splat(x.half), sum);
             let [a, b, c, d, e, f, g, h] = run.quants;
             let first = V::dot(&[a, b, c, d], q, bits(K::KIND));
             let last = V::dot(&[e, f, g, h], q.add(16), bits(K::KIND));
             let scaled = V::multiply_add(last, run.scales[1], V::multiply(first, run.scales[0]));
-            V::multiply_add(scaled, scale, sum)
+            sum = V::multiply_add(scaled, scale, sum);
+            sum = V::multiply_add(run.mins[1], V::splat(x.half), sum);
         } else {
             let dot = V::dot(&run.quants, q, bits(K::KIND));
-            V::multiply_add(dot, V::multiply(run.scales[0], scale), sum)
+            sum = V::multiply_add(dot, V::multiply(run.scales[0], scale), sum);
         }
+        if has_mins::<V>(K::KIND) {
+            sum = V::multiply_add(run.mins[0], V::splat(x.sum), sum);
+        }
+        sum
     }
 }
 
