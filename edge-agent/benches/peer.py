@@ -15,7 +15,7 @@ import time
 
 import llama_cpp
 
-PREFILL, DECODE = 512, 128
+PREFILL, DECODE, REPEATS = 512, 128, 5
 
 
 def ours(path: str, threads: int) -> tuple[float, float]:
@@ -28,16 +28,21 @@ def peer(path: str, threads: int) -> tuple[float, float]:
     model = llama_cpp.Llama(path, n_ctx=2048, n_batch=512, n_threads=threads, n_threads_batch=threads, verbose=False)
     tokens = [100 + i * 7919 % 40000 for i in range(PREFILL)]
     model.eval(tokens[:16])
-    model.reset()
-    began = time.perf_counter()
-    model.eval(tokens)
-    prefill = PREFILL / (time.perf_counter() - began)
+
+    def seconds(part: list[int]) -> float:
+        began = time.perf_counter()
+        model.eval(part)
+        return time.perf_counter() - began
+
+    # Medians, as ours: other programs may share the cores.
+    prefills = []
+    for _ in range(REPEATS):
+        model.reset()
+        prefills.append(seconds(tokens))
     model.reset()
     model.eval(tokens[:16])
-    began = time.perf_counter()
-    for token in tokens[:DECODE]:
-        model.eval([token])
-    return prefill, DECODE / (time.perf_counter() - began)
+    decodes = [seconds([token]) for token in tokens[:DECODE]]
+    return PREFILL / statistics.median(prefills), 1 / statistics.median(decodes)
 
 
 def main() -> None:

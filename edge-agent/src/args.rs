@@ -7,6 +7,8 @@ use std::time::Duration;
 use clap::{ArgGroup, Parser, ValueEnum};
 use terrace_contract::{names, units};
 
+use crate::device::Cpu;
+
 /// Where the kubelet looks for the reason of a container's end.
 pub const TERMINATION_LOG: &str = "/dev/termination-log";
 
@@ -90,6 +92,10 @@ pub struct Args {
     /// What to run on
     #[arg(long, value_enum, default_value_t = Device::Auto)]
     pub device: Device,
+
+    /// Instructions of the processor to use at most: portable, avx2, avx-vnni, avx512, avx512-vnni, neon or neon-dot; the widest it has by default
+    #[arg(long, value_name = "NAME", env = "TERRACE_CPU")]
+    pub cpu: Option<Cpu>,
 
     /// Threads of the engine; the cores that this process is granted by default
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -182,6 +188,7 @@ mod tests {
             (&["--model", "a", "--kv-cache", "12Q"], "512Mi"),
             (&["--model", "a", "--max-sequences", "0"], "--max-sequences"),
             (&["--model", "a", "--device", "tpu"], "cuda"),
+            (&["--model", "a", "--cpu", "sse9"], "avx2"),
         ] {
             let error = parse(flags).unwrap_err();
             assert!(error.contains(word), "{flags:?}: {error}");

@@ -202,6 +202,9 @@ fn device(args: &Args) -> Result<DeviceStatus, Failure> {
         Device::Cuda => unusable("cuda"),
         Device::Vulkan => unusable("vulkan"),
         Device::Auto | Device::Cpu => {
+            if let Some(cpu) = args.cpu {
+                cpu.choose().map_err(|e| Failure::configuration(format!("--cpu: {e}")))?;
+            }
             let cores = args.threads.map_or_else(granted_cores, |n| n as usize);
             let unit = if cores == 1 { "core" } else { "cores" };
             Ok(DeviceStatus { kind: "cpu".into(), detail: format!("{}, {cores} {unit}", Cpu::detect()) })

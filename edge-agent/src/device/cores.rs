@@ -1,14 +1,36 @@
-//! Cores that this process may use: the scheduler's mask and the cgroup's quota (v2 and v1), whichever is less. A pool
-//! with more threads than that is throttled in the middle of each product.
+//! Cores that this process may use: the physical cores of the scheduler's mask (which a cgroup's cpuset narrows) and
+//! the cgroup's quota (v2 and v1), whichever is less. A pool with more threads than its quota is throttled in the middle
+//! of each product, and two threads of one core share the units that a product keeps busy.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+
+use rustix::thread::{CpuSet, sched_getaffinity};
 
 /// At least one.
 pub fn granted_cores() -> usize {
-    // The standard library honours the affinity mask.
-    let mask = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = match sched_getaffinity(None) {
+        Ok(mask) => {
+            physical(Path::new("/sys/devices/system/cpu"), (0..CpuSet::MAX_CPU).filter(|cpu| mask.is_set(*cpu)))
+        }
+        // More processors than the mask has room for: the standard library asks in another way.
+        Err(_) => std::thread::available_parallelism().map_or(1, usize::from),
+    };
     let quota = quota(Path::new("/sys/fs/cgroup"), &std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default());
-    quota.map_or(mask, |quota| mask.min(quota)).max(1)
+    quota.map_or(cores, |quota| cores.min(quota)).max(1)
+}
+
+/// How many cores these processors belong to. One whose siblings are not known counts as a core.
+fn physical(root: &Path, processors: impl Iterator<Item = usize>) -> usize {
+    let siblings = |processor: usize| {
+        let topology = root.join(format!("cpu{processor}/topology"));
+        // The second is the name before Linux 5.3, and is still there.
+        ["core_cpus_list", "thread_siblings_list"]
+            .iter()
+            .find_map(|name| std::fs::read_to_string(topology.join(name)).ok())
+            .unwrap_or_else(|| processor.to_string())
+    };
+    processors.map(|p| siblings(p).trim().to_owned()).collect::<BTreeSet<_>>().len()
 }
 
 /// The least quota on the way from this process's group up to the root, in whole cores, rounded up.
@@ -82,6 +104,18 @@ mod tests {
         let groups = "12:memory:/docker/x\n4:cpu,cpuacct:/docker/x\n";
         assert_eq!(quota(dir.path(), groups), Some(1));
         assert_eq!(quota(dir.path(), "4:cpu,cpuacct:/\n"), None);
+    }
+
+    #[test]
+    fn two_threads_of_a_core_are_one() {
+        let dir = tempfile::tempdir().unwrap();
+        for (cpu, siblings) in ["0,4", "1,5", "2,6", "3,7", "0,4", "1,5"].iter().enumerate() {
+            write(dir.path(), &format!("cpu{cpu}/topology/thread_siblings_list"), &format!("{siblings}\n"));
+        }
+        assert_eq!(physical(dir.path(), 0..6), 4);
+        assert_eq!(physical(dir.path(), [0, 4].into_iter()), 1);
+        // Nothing is known of these.
+        assert_eq!(physical(dir.path(), 10..13), 3);
     }
 
     #[test]

@@ -140,7 +140,7 @@ impl Attention {
         let first = self.window.map_or(0, |window| seen.saturating_sub(window));
         let blocks = &row.blocks[first / BLOCK_TOKENS..seen.div_ceil(BLOCK_TOKENS)];
         let mut weights = vec![0.0; blocks.len() * BLOCK_TOKENS];
-        let wide = cfg!(target_arch = "x86_64") && Cpu::detect() == Cpu::Avx2 && self.width.is_multiple_of(8);
+        let wide = cfg!(target_arch = "x86_64") && Cpu::detect().has_avx2() && self.width.is_multiple_of(8);
         for (block, weights) in blocks.iter().zip(weights.chunks_exact_mut(BLOCK_TOKENS)) {
             let at = self.at(*block, head);
             scores(wide, query, &keys[at..at + size], weights);

@@ -1,14 +1,176 @@
-//! The products with AVX2, FMA and F16C. Each function here checks once what its loop then relies on; the instructions
-//! themselves were asked for by whoever passes [`Cpu::Avx2`](crate::device::Cpu).
-#![allow(
-    unsafe_code,
-    reason = "vector instructions; every pointer stays inside slices whose lengths are checked first"
-)]
+//! [`Vector`] with AVX2, FMA and F16C, and with AVX-VNNI's dot product where that is there.
+#![allow(unsafe_code, reason = "vector instructions: see the trait's promise, which every function here relies on")]
+#![allow(clippy::undocumented_unsafe_blocks, reason = "one argument for all: the trait's promise")]
 
 use std::arch::x86_64::*;
 
 use super::activation::Quantized;
-use super::matrix::{GROUP, Packing, Q4_GROUP_BYTES, Q8_GROUP_BYTES};
+use super::kernel::{Kernel, kernels};
+use super::product;
+use super::vector::Vector;
+use crate::gguf::GgmlType;
+
+/// Eight rows; `VNNI`: with `vpdpbusd`.
+struct Avx2<const VNNI: bool>;
+
+impl<const VNNI: bool> Vector for Avx2<VNNI> {
+    type Floats = __m256;
+    type Bytes = __m256i;
+    const GROUPS: usize = 1;
+    const SIGNED: bool = !VNNI;
+
+    #[inline(always)]
+    unsafe fn zero() -> __m256 {
+        unsafe { _mm256_setzero_ps() }
+    }
+
+    #[inline(always)]
+    unsafe fn splat(value: f32) -> __m256 {
+        unsafe { _mm256_set1_ps(value) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(at: *const f32) -> __m256 {
+        unsafe { _mm256_loadu_ps(at) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(at: *mut f32, value: __m256) {
+        unsafe { _mm256_storeu_ps(at, value) }
+    }
+
+    #[inline(always)]
+    unsafe fn multiply(a: __m256, b: __m256) -> __m256 {
+        unsafe { _mm256_mul_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn add(a: __m256, b: __m256) -> __m256 {
+        unsafe { _mm256_add_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn subtract(a: __m256, b: __m256) -> __m256 {
+        unsafe { _mm256_sub_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn multiply_add(a: __m256, b: __m256, c: __m256) -> __m256 {
+        unsafe { _mm256_fmadd_ps(a, b, c) }
+    }
+
+    #[inline(always)]
+    unsafe fn singles(at: *const u8, _: usize) -> __m256 {
+        unsafe { _mm256_loadu_ps(at.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn halves(at: *const u8, _: usize) -> __m256 {
+        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(at.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn brains(at: *const u8, _: usize) -> __m256 {
+        unsafe { _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(at.cast())), 16)) }
+    }
+
+    #[inline(always)]
+    unsafe fn bytes(at: *const u8, _: usize) -> __m256i {
+        unsafe { _mm256_loadu_si256(at.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn and(a: __m256i, mask: u8) -> __m256i {
+        unsafe { _mm256_and_si256(a, _mm256_set1_epi8(mask as i8)) }
+    }
+
+    #[inline(always)]
+    unsafe fn or(a: __m256i, b: __m256i) -> __m256i {
+        unsafe { _mm256_or_si256(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn turn(a: __m256i) -> __m256i {
+        unsafe { _mm256_xor_si256(a, _mm256_set1_epi8(-128)) }
+    }
+
+    #[inline(always)]
+    unsafe fn left(a: __m256i, by: i32) -> __m256i {
+        unsafe { _mm256_sll_epi16(a, _mm_cvtsi32_si128(by)) }
+    }
+
+    #[inline(always)]
+    unsafe fn right(a: __m256i, by: i32) -> __m256i {
+        unsafe { _mm256_srl_epi16(a, _mm_cvtsi32_si128(by)) }
+    }
+
+    #[inline(always)]
+    unsafe fn unsigned(a: __m256i, index: i32) -> __m256 {
+        unsafe {
+            let low = _mm256_srl_epi32(a, _mm_cvtsi32_si128(8 * index));
+            _mm256_cvtepi32_ps(_mm256_and_si256(low, _mm256_set1_epi32(255)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn signed(a: __m256i, index: i32) -> __m256 {
+        unsafe {
+            let top = _mm256_sll_epi32(a, _mm_cvtsi32_si128(24 - 8 * index));
+            _mm256_cvtepi32_ps(_mm256_srai_epi32(top, 24))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn dot<const N: usize>(weights: &[__m256i; N], x: *const i8, bits: u32) -> __m256 {
+        unsafe {
+            let mut sum = _mm256_setzero_si256();
+            if VNNI {
+                for (i, w) in weights.iter().enumerate() {
+                    sum = _mm256_dpbusd_avx_epi32(sum, *w, four(x.add(4 * i)));
+                }
+                return _mm256_cvtepi32_ps(sum);
+            }
+            let ones = _mm256_set1_epi16(1);
+            // Sums of this many products of pairs fit 16 bits: 8 * 2 * 15 * 127, 4 * 2 * 31 * 127, 2 * 2 * 63 * 127 and
+            // 2 * 128 * 127 are all below 32768.
+            let depth = match bits {
+                4 => 8,
+                5 => 4,
+                6 => 2,
+                _ => 1,
+            };
+            let mut first = true;
+            for (part, weights) in weights.chunks(depth).enumerate() {
+                let mut pairs = _mm256_setzero_si256();
+                for (i, w) in weights.iter().enumerate() {
+                    let x = four(x.add(4 * (part * depth + i)));
+                    let product = if bits == 8 {
+                        // One side must be unsigned: the weights' signs move to the activations. -128 becomes 128.
+                        _mm256_maddubs_epi16(_mm256_abs_epi8(*w), _mm256_sign_epi8(x, *w))
+                    } else {
+                        _mm256_maddubs_epi16(*w, x)
+                    };
+                    pairs = if i == 0 { product } else { _mm256_add_epi16(pairs, product) };
+                }
+                let wide = _mm256_madd_epi16(pairs, ones);
+                sum = if first { wide } else { _mm256_add_epi32(sum, wide) };
+                first = false;
+            }
+            _mm256_cvtepi32_ps(sum)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn prefetch(at: *const u8, _: usize) {
+        unsafe { _mm_prefetch(at.cast(), _MM_HINT_T0) }
+    }
+}
+
+/// Four activations, the same for all rows.
+#[inline(always)]
+unsafe fn four(at: *const i8) -> __m256i {
+    unsafe { _mm256_set1_epi32(at.cast::<i32>().read_unaligned()) }
+}
 
 /// See [`super::activation::quantize`].
 pub(super) fn quantize(x: &[f32], out: &mut [Quantized]) {
@@ -20,112 +182,12 @@ pub(super) fn quantize(x: &[f32], out: &mut [Quantized]) {
     unsafe { with_vectors(x, out) }
 }
 
-/// Eight rows times one or four rows of activations, which stand `blocks` apart.
-pub(super) fn product(
-    packing: Packing,
-    weights: &[u8],
-    x: &[Quantized],
-    blocks: usize,
-    tile: usize,
-    out: &mut [[f32; GROUP]; 4],
-) {
-    let size = if packing == Packing::Q4x8 { Q4_GROUP_BYTES } else { Q8_GROUP_BYTES };
-    assert!(weights.len() == blocks * size && x.len() >= tile * blocks && (tile == 1 || tile == 4));
-    // SAFETY: the instructions are there (module docs); the loops read `blocks` blocks of weights and `tile * blocks`
-    // of activations, which the line above checked. Prefetches may point past the end: they never fault.
-    unsafe {
-        match (packing, tile) {
-            (Packing::Q4x8, 1) => q4x8::<1>(weights.as_ptr(), x.as_ptr(), blocks, out),
-            (Packing::Q4x8, _) => q4x8::<4>(weights.as_ptr(), x.as_ptr(), blocks, out),
-            (_, 1) => q8x8::<1>(weights.as_ptr(), x.as_ptr(), blocks, out),
-            (_, _) => q8x8::<4>(weights.as_ptr(), x.as_ptr(), blocks, out),
-        }
-    }
+pub(super) mod base {
+    use super::*;
+    kernels!(Avx2<false>, "avx2,fma,f16c");
 }
 
-/// Four activations, the same for all eight rows.
-///
-/// # Safety
-/// Four bytes can be read at `at`.
-#[inline(always)]
-unsafe fn four(at: *const i8) -> __m256i {
-    // SAFETY: the caller's promise.
-    unsafe { _mm256_set1_epi32(at.cast::<i32>().read_unaligned()) }
-}
-
-/// # Safety
-/// See [`product`].
-#[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn q4x8<const T: usize>(weights: *const u8, x: *const Quantized, blocks: usize, out: &mut [[f32; GROUP]; 4]) {
-    // SAFETY: see `product`.
-    unsafe {
-        let (ones, low) = (_mm256_set1_epi16(1), _mm256_set1_epi8(15));
-        let mut sums = [_mm256_setzero_ps(); T];
-        for block in 0..blocks {
-            let w = weights.add(block * Q4_GROUP_BYTES);
-            for line in 0..3 {
-                _mm_prefetch(w.wrapping_add(8 * Q4_GROUP_BYTES + line * 64).cast(), _MM_HINT_T0);
-            }
-            let scales = _mm256_cvtph_ps(_mm_loadu_si128(w.cast()));
-            let mins = _mm256_cvtph_ps(_mm_loadu_si128(w.add(16).cast()));
-            let load = |j: usize| _mm256_loadu_si256(w.add(32 + 32 * j).cast());
-            let raw = [load(0), load(1), load(2), load(3)];
-            let lows = raw.map(|v| _mm256_and_si256(v, low));
-            let highs = raw.map(|v| _mm256_and_si256(_mm256_srli_epi16(v, 4), low));
-            for (t, sum) in sums.iter_mut().enumerate() {
-                let x = &*x.add(t * blocks + block);
-                let q = x.q.as_ptr();
-                // Products of a nibble and a byte: eight pairs add up to at most 8 * 2 * 15 * 127 = 30480, which fits.
-                let mut a = _mm256_maddubs_epi16(lows[0], four(q));
-                let mut b = _mm256_maddubs_epi16(highs[0], four(q.add(16)));
-                for j in 1..4 {
-                    a = _mm256_add_epi16(a, _mm256_maddubs_epi16(lows[j], four(q.add(4 * j))));
-                    b = _mm256_add_epi16(b, _mm256_maddubs_epi16(highs[j], four(q.add(16 + 4 * j))));
-                }
-                let dot = _mm256_cvtepi32_ps(_mm256_madd_epi16(_mm256_add_epi16(a, b), ones));
-                *sum = _mm256_fmadd_ps(dot, _mm256_mul_ps(scales, _mm256_set1_ps(x.scale)), *sum);
-                *sum = _mm256_fmadd_ps(mins, _mm256_set1_ps(x.sum), *sum);
-            }
-        }
-        for (sum, out) in sums.iter().zip(out) {
-            _mm256_storeu_ps(out.as_mut_ptr(), *sum);
-        }
-    }
-}
-
-/// # Safety
-/// See [`product`].
-#[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn q8x8<const T: usize>(weights: *const u8, x: *const Quantized, blocks: usize, out: &mut [[f32; GROUP]; 4]) {
-    // SAFETY: see `product`.
-    unsafe {
-        let ones = _mm256_set1_epi16(1);
-        let mut sums = [_mm256_setzero_ps(); T];
-        for block in 0..blocks {
-            let w = weights.add(block * Q8_GROUP_BYTES);
-            for line in 0..5 {
-                _mm_prefetch(w.wrapping_add(6 * Q8_GROUP_BYTES + line * 64).cast(), _MM_HINT_T0);
-            }
-            let scales = _mm256_cvtph_ps(_mm_loadu_si128(w.cast()));
-            let mut dots = [_mm256_setzero_si256(); T];
-            for j in 0..8 {
-                let v = _mm256_loadu_si256(w.add(16 + 32 * j).cast());
-                // One side must be unsigned: move the weights' signs to the activations. A pair is at most
-                // 2 * 128 * 127 = 32512, which fits; -128 stays 128 when read as unsigned.
-                let size = _mm256_abs_epi8(v);
-                for (t, dot) in dots.iter_mut().enumerate() {
-                    let q = four((*x.add(t * blocks + block)).q.as_ptr().add(4 * j));
-                    let pairs = _mm256_maddubs_epi16(size, _mm256_sign_epi8(q, v));
-                    *dot = _mm256_add_epi32(*dot, _mm256_madd_epi16(pairs, ones));
-                }
-            }
-            for (t, (sum, dot)) in sums.iter_mut().zip(dots).enumerate() {
-                let scale = _mm256_set1_ps((*x.add(t * blocks + block)).scale);
-                *sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_mul_ps(scales, scale), *sum);
-            }
-        }
-        for (sum, out) in sums.iter().zip(out) {
-            _mm256_storeu_ps(out.as_mut_ptr(), *sum);
-        }
-    }
+pub(super) mod vnni {
+    use super::*;
+    kernels!(Avx2<true>, "avx2,fma,f16c,avxvnni");
 }

@@ -4,39 +4,30 @@
 use std::cell::RefCell;
 
 use super::activation::{BLOCK, Quantized};
+use super::kernel::{Kernel, Rows, takes_quantized};
+use super::layout::{self, GROUP};
 use super::pool::{Parts, for_each, threads};
-use super::portable;
 use crate::device::Cpu;
-use crate::gguf::{GgmlType, dequantize};
+use crate::gguf::GgmlType;
 
-/// Rows that are interleaved.
-pub(super) const GROUP: usize = 8;
-/// Bytes of a group's block of 32 columns: eight scales and eight minimums in 16 bits, then nibbles.
-pub(super) const Q4_GROUP_BYTES: usize = GROUP * 20;
-/// Eight scales in 16 bits, then bytes.
-pub(super) const Q8_GROUP_BYTES: usize = GROUP * 34;
-
-/// How the weights lie in memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Packing {
-    /// Q4_0 and Q4_1, eight rows interleaved: four columns of each of the eight rows stand side by side.
-    Q4x8,
-    /// Q8_0, likewise.
-    Q8x8,
-    /// As in the file, row by row.
-    Plain(GgmlType),
-}
-
-/// Shape and packing; the bytes live in whatever holds the device's memory.
+/// Shape and kind; the bytes live in whatever holds the device's memory, eight rows interleaved, as many as in the file
+/// but for a last group that is not full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Matrix {
     /// Outputs.
     pub rows: usize,
     /// Inputs.
     pub columns: usize,
-    /// How the bytes lie.
-    pub packing: Packing,
+    /// How the file stores the numbers.
+    pub kind: GgmlType,
 }
+
+/// Rows of activations that meet a group's weights at once, at most; and their bytes, so that they stay in the nearest
+/// cache.
+const TILE: usize = 16;
+const TILE_BYTES: usize = 20 << 10;
+/// Bytes of weights that stay in the second cache while all rows of activations pass.
+const NEAR_BYTES: usize = 64 << 10;
 
 thread_local! {
     /// The engine's thread quantizes for every product; the room is made once.
@@ -46,37 +37,21 @@ thread_local! {
 impl Matrix {
     /// Packs rows as a file has them. `bytes` holds `rows` rows of `columns` numbers; rows are whole blocks.
     pub fn pack(kind: GgmlType, bytes: &[u8], rows: usize, columns: usize) -> (Matrix, Vec<u8>) {
-        let packing = match kind {
-            GgmlType::Q4_0 | GgmlType::Q4_1 => Packing::Q4x8,
-            GgmlType::Q8_0 => Packing::Q8x8,
-            other => Packing::Plain(other),
-        };
-        let packed = match packing {
-            Packing::Plain(_) => bytes.to_vec(),
-            Packing::Q4x8 | Packing::Q8x8 => interleave(kind, bytes, rows, columns / BLOCK),
-        };
-        (Matrix { rows, columns, packing }, packed)
+        (Matrix { rows, columns, kind }, layout::pack(kind, bytes, rows, columns))
     }
 
     /// Bytes that a matrix of this shape has.
     pub fn bytes(&self) -> usize {
-        let groups = self.rows.div_ceil(GROUP) * (self.columns / BLOCK);
-        match self.packing {
-            Packing::Q4x8 => groups * Q4_GROUP_BYTES,
-            Packing::Q8x8 => groups * Q8_GROUP_BYTES,
-            Packing::Plain(kind) => self.rows * self.columns / kind.block_len() * kind.block_bytes(),
-        }
+        self.rows.div_ceil(GROUP) * self.group_bytes()
+    }
+
+    fn group_bytes(&self) -> usize {
+        self.columns / self.kind.block_len() * self.kind.block_bytes() * GROUP
     }
 
     /// One row as numbers: how an embedding is looked up.
     pub fn row(&self, bytes: &[u8], row: usize, out: &mut [f32]) {
-        match self.packing {
-            Packing::Plain(kind) => {
-                let stride = self.columns / kind.block_len() * kind.block_bytes();
-                dequantize(kind, &bytes[row * stride..(row + 1) * stride], out);
-            }
-            Packing::Q4x8 | Packing::Q8x8 => portable::unpack_row(self, bytes, row, out),
-        }
+        layout::unpack_row(self.kind, bytes, self.columns, row, out);
     }
 
     /// `out[m][rows] = x[m][columns] * weights^T`. `x` and `out` hold whole rows of the same count; `bytes` comes from
@@ -89,93 +64,67 @@ impl Matrix {
         let count = x.len() / self.columns;
         assert!(x.len() == count * self.columns && out.len() == count * self.rows, "rows of the wrong length");
         assert!(bytes.len() == self.bytes(), "weights of another shape");
-        match self.packing {
-            Packing::Plain(kind) => self.multiply_plain(kind, bytes, x, out),
-            Packing::Q4x8 | Packing::Q8x8 => ACTIVATIONS.with_borrow_mut(|activations| {
-                let blocks = self.columns / BLOCK;
-                activations.resize(activations.len().max(count * blocks), Quantized::ZERO);
-                let activations = &mut activations[..count * blocks];
-                quantize_rows(cpu, x, activations, self.columns);
-                self.multiply_groups(cpu, bytes, activations, count, out);
-            }),
+        if !takes_quantized(self.kind) {
+            return self.multiply_rows(cpu, bytes, Rows::Plain(x), count, out);
         }
+        ACTIVATIONS.with_borrow_mut(|activations| {
+            let blocks = self.columns / BLOCK;
+            activations.resize(activations.len().max(count * blocks), Quantized::ZERO);
+            let activations = &mut activations[..count * blocks];
+            quantize_rows(cpu, x, activations, self.columns);
+            self.multiply_rows(cpu, bytes, Rows::Quantized(activations), count, out);
+        });
     }
 
-    /// The interleaved packings: threads take runs of groups of eight rows.
-    fn multiply_groups(&self, cpu: Cpu, bytes: &[u8], x: &[Quantized], count: usize, out: &mut [f32]) {
-        let groups = self.rows.div_ceil(GROUP);
-        let run = (groups / (threads() * 4)).clamp(4, 256);
-        let group_bytes = bytes.len() / groups.max(1);
-        let (rows, parts) = (self.rows, Parts::new(out));
+    /// Threads take runs of groups; in each, a few groups stay near while all rows pass in tiles.
+    fn multiply_rows(&self, cpu: Cpu, bytes: &[u8], x: Rows<'_>, count: usize, out: &mut [f32]) {
+        if count == 0 {
+            return;
+        }
+        let kernel = Kernel::of(cpu, self.kind);
+        let (groups, size, rows) = (self.rows.div_ceil(GROUP), self.group_bytes(), self.rows);
+        let run = (groups / (threads() * 4)).clamp(4, 256).next_multiple_of(kernel.groups);
+        let near = (NEAR_BYTES / size).clamp(4, 32).next_multiple_of(kernel.groups);
+        let tile = self.tile(count);
+        let parts = Parts::new(out);
         for_each(groups.div_ceil(run), groups * self.columns * count > 16_384, |index| {
-            let first = index * run;
-            let last = (first + run).min(groups);
-            // A few groups stay in the nearest cache while all rows of activations pass.
-            for near in (first..last).step_by(4) {
-                let mut at = 0;
-                while at < count {
-                    let tile = if count - at >= 4 { 4 } else { 1 };
-                    for group in near..(near + 4).min(last) {
-                        let weights = &bytes[group * group_bytes..(group + 1) * group_bytes];
-                        let mut sums = [[0.0; GROUP]; 4];
-                        product(
-                            cpu,
-                            self.packing,
-                            weights,
-                            &x[at * (x.len() / count)..],
-                            x.len() / count,
-                            tile,
-                            &mut sums,
-                        );
-                        let width = (rows - group * GROUP).min(GROUP);
-                        for (i, sums) in sums[..tile].iter().enumerate() {
+            let last = (index * run + run).min(groups);
+            for near_first in (index * run..last).step_by(near) {
+                let near_last = (near_first + near).min(last);
+                for at in (0..count).step_by(tile) {
+                    let (x, tile) = (x.from(at, count), tile.min(count - at));
+                    for first in (near_first..near_last).step_by(kernel.groups) {
+                        let weights = &bytes[first * size..(first + kernel.groups).min(groups) * size];
+                        let mut sums = [0.0; 2 * GROUP * TILE];
+                        kernel.run(self.kind, self.columns, weights, x, tile, &mut sums);
+                        let width = (rows - first * GROUP).min(GROUP * kernel.groups);
+                        for (i, sums) in sums.chunks_exact(GROUP * kernel.groups).take(tile).enumerate() {
                             // SAFETY: this run of groups is this thread's alone, and so are its columns.
-                            let to = unsafe { parts.part((at + i) * rows + group * GROUP, width) };
+                            let to = unsafe { parts.part((at + i) * rows + first * GROUP, width) };
                             to.copy_from_slice(&sums[..width]);
                         }
                     }
-                    at += tile;
                 }
             }
         });
     }
 
-    /// Any other format: each row becomes numbers once and meets every row of activations.
-    fn multiply_plain(&self, kind: GgmlType, bytes: &[u8], x: &[f32], out: &mut [f32]) {
-        let stride = self.columns / kind.block_len() * kind.block_bytes();
-        let (rows, columns, parts) = (self.rows, self.columns, Parts::new(out));
-        let run = (rows / (threads() * 8)).clamp(1, 256);
-        for_each(rows.div_ceil(run), x.len() * rows > 16_384, |index| {
-            let mut numbers = vec![0.0; columns];
-            for row in index * run..(index * run + run).min(rows) {
-                dequantize(kind, &bytes[row * stride..(row + 1) * stride], &mut numbers);
-                for (i, x) in x.chunks_exact(columns).enumerate() {
-                    // SAFETY: this row of weights is this thread's alone, and so is its column of the result.
-                    let to = unsafe { parts.part(i * rows + row, 1) };
-                    to[0] = portable::dot(&numbers, x);
-                }
-            }
-        });
+    /// Rows of a tile: all tiles but the last have as many, and none is much smaller than the others.
+    fn tile(&self, count: usize) -> usize {
+        let row =
+            if takes_quantized(self.kind) { self.columns / BLOCK * size_of::<Quantized>() } else { self.columns * 4 };
+        let most = (TILE_BYTES / row.max(1)).clamp(4, TILE);
+        count.div_ceil(count.div_ceil(most))
     }
 }
 
-/// Eight rows times 1 or 4 rows of activations.
-fn product(
-    cpu: Cpu,
-    packing: Packing,
-    weights: &[u8],
-    x: &[Quantized],
-    blocks: usize,
-    tile: usize,
-    out: &mut [[f32; GROUP]; 4],
-) {
-    #[cfg(target_arch = "x86_64")]
-    if cpu == Cpu::Avx2 {
-        return super::avx2::product(packing, weights, x, blocks, tile, out);
-    }
-    let _ = cpu;
-    for (i, out) in out[..tile].iter_mut().enumerate() {
-        portable::product(packing, weights, &x[i * blocks..(i + 1) * blocks], out);
+impl<'a> Rows<'a> {
+    /// From the `at`-th of `count` rows on.
+    fn from(self, at: usize, count: usize) -> Rows<'a> {
+        match self {
+            Rows::Quantized(x) => Rows::Quantized(&x[at * (x.len() / count)..]),
+            Rows::Plain(x) => Rows::Plain(&x[at * (x.len() / count)..]),
+        }
     }
 }
 
@@ -187,7 +136,7 @@ fn quantize_rows(cpu: Cpu, x: &[f32], out: &mut [Quantized], columns: usize) {
         let out = unsafe { parts.part(row * blocks, blocks) };
         let x = &x[row * columns..(row + 1) * columns];
         #[cfg(target_arch = "x86_64")]
-        if cpu == Cpu::Avx2 {
+        if cpu.has_avx2() {
             return super::avx2::quantize(x, out);
         }
         let _ = cpu;
@@ -195,33 +144,106 @@ fn quantize_rows(cpu: Cpu, x: &[f32], out: &mut [Quantized], columns: usize) {
     });
 }
 
-/// Rows of the file to groups of eight; rows that the last group lacks are zero. Q4_0 becomes Q4_1 without loss: its
-/// numbers are `scale * q - 8 * scale`, and eight times a 16-bit scale is one too, but for the very largest.
-fn interleave(kind: GgmlType, bytes: &[u8], rows: usize, blocks: usize) -> Vec<u8> {
-    let size = kind.block_bytes();
-    let quants_at = if kind == GgmlType::Q4_1 { 4 } else { 2 };
-    let out_size = if kind == GgmlType::Q8_0 { Q8_GROUP_BYTES } else { Q4_GROUP_BYTES };
-    let zero = vec![0; size];
-    let mut out = Vec::with_capacity(rows.div_ceil(GROUP) * blocks * out_size);
-    for first in (0..rows).step_by(GROUP) {
-        for block in 0..blocks {
-            let of = |row: usize| {
-                let at = ((first + row) * blocks + block) * size;
-                if first + row < rows { &bytes[at..at + size] } else { zero.as_slice() }
-            };
-            (0..GROUP).for_each(|row| out.extend_from_slice(&of(row)[..2]));
-            match kind {
-                GgmlType::Q4_1 => (0..GROUP).for_each(|row| out.extend_from_slice(&of(row)[2..4])),
-                GgmlType::Q4_0 => (0..GROUP).for_each(|row| {
-                    let scale = half::f16::from_le_bytes([of(row)[0], of(row)[1]]);
-                    out.extend_from_slice(&half::f16::from_f32(scale.to_f32() * -8.0).to_le_bytes());
-                }),
-                _ => {}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gguf::dequantize;
+    use crate::kernels::activation::quantize;
+    use crate::kernels::sample;
+    use proptest::prelude::*;
+
+    /// Norm of the difference over the norm of the reference.
+    fn error(found: &[f32], reference: &[f64]) -> f64 {
+        let (mut difference, mut norm) = (0.0, 0.0);
+        for (f, r) in found.iter().zip(reference) {
+            difference += (f64::from(*f) - r).powi(2);
+            norm += r * r;
+        }
+        (difference / norm.max(1e-30)).sqrt()
+    }
+
+    fn check(kind: GgmlType, rows: usize, columns: usize, count: usize, seed: u64) {
+        let bytes = sample::blocks(kind, rows * columns / kind.block_len(), seed);
+        let mut weights = vec![0.0; rows * columns];
+        dequantize(kind, &bytes, &mut weights);
+        let x: Vec<f32> = (0..count * columns).map(|i| ((i as f32 + seed as f32 % 97.0) * 0.77).sin()).collect();
+        let (matrix, packed) = Matrix::pack(kind, &bytes, rows, columns);
+        // What the kernel multiplies with: quantized activations where the kind asks for them.
+        let mut seen = x.clone();
+        if takes_quantized(kind) {
+            let mut blocks = vec![Quantized::ZERO; x.len() / BLOCK];
+            quantize(&x, &mut blocks);
+            for (block, seen) in blocks.iter().zip(seen.chunks_exact_mut(BLOCK)) {
+                seen.iter_mut().zip(block.q).for_each(|(s, q)| *s = block.scale * f32::from(q));
             }
-            for at in (quants_at..size).step_by(4) {
-                (0..GROUP).for_each(|row| out.extend_from_slice(&of(row)[at..at + 4]));
+        }
+        let reference: Vec<f64> = seen
+            .chunks_exact(columns)
+            .flat_map(|x| weights.chunks_exact(columns).map(move |w| (w, x)))
+            .map(|(w, x)| w.iter().zip(x).map(|(w, x)| f64::from(*w) * f64::from(*x)).sum())
+            .collect();
+        for cpu in Cpu::ALL.into_iter().filter(|cpu| cpu.is_there()) {
+            let mut out = vec![f32::NAN; rows * count];
+            matrix.multiply_on(cpu, &packed, &x, &mut out);
+            let error = error(&out, &reference);
+            assert!(error < 1e-3, "{kind} {rows}x{columns} times {count} on {cpu}: {error}");
+            // A row's numbers do not depend on what else is in the batch, to the bit.
+            let mut alone = vec![f32::NAN; rows];
+            matrix.multiply_on(cpu, &packed, &x[..columns], &mut alone);
+            assert_eq!(alone, out[..rows], "{kind} {rows}x{columns} times {count} on {cpu}");
+        }
+        for at in [0, rows / 2, rows - 1] {
+            let mut row = vec![0.0; columns];
+            matrix.row(&packed, at, &mut row);
+            let expected = &weights[at * columns..(at + 1) * columns];
+            assert!(row.iter().zip(expected).all(|(a, b)| (a - b).abs() <= 1e-6 + 1e-6 * b.abs()), "{kind}: row {at}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(160))]
+        #[test]
+        fn products_are_those_of_the_dequantized_numbers(
+            kind in proptest::sample::select(GgmlType::ALL.to_vec()),
+            rows in 1usize..70,
+            wide in 1usize..9,
+            count in 1usize..40,
+            seed in any::<u64>(),
+        ) {
+            // Rows are whole blocks; those of plain numbers may be of any length.
+            let columns = if takes_quantized(kind) { wide * kind.block_len() } else { wide * 7 };
+            check(kind, rows, columns, count, seed);
+        }
+    }
+
+    #[test]
+    fn the_largest_numbers_do_not_overflow() {
+        for (kind, from) in [
+            (GgmlType::Q4_0, 2),
+            (GgmlType::Q4_1, 4),
+            (GgmlType::Q5_0, 2),
+            (GgmlType::Q5_1, 4),
+            (GgmlType::Q8_0, 2),
+            (GgmlType::Q4_K, 4),
+            (GgmlType::Q5_K, 4),
+            (GgmlType::Q6_K, 0),
+        ] {
+            let mut bytes = sample::blocks(kind, 16, 3);
+            for block in bytes.chunks_exact_mut(kind.block_bytes()) {
+                let to = if kind == GgmlType::Q6_K { 192 } else { block.len() };
+                block[from..to].fill(if kind == GgmlType::Q8_0 { 0x80 } else { 0xff });
+            }
+            let columns = 2 * kind.block_len();
+            let (matrix, packed) = Matrix::pack(kind, &bytes, 8, columns);
+            let x = vec![-1.0; columns];
+            let mut plain = vec![0.0; 8];
+            matrix.multiply_on(Cpu::Portable, &packed, &x, &mut plain);
+            for cpu in Cpu::ALL.into_iter().filter(|cpu| cpu.is_there()) {
+                let mut fast = vec![0.0; 8];
+                matrix.multiply_on(cpu, &packed, &x, &mut fast);
+                let near = fast.iter().zip(&plain).all(|(f, p)| (f - p).abs() <= 1e-4 * p.abs());
+                assert!(near, "{kind} on {cpu}: {fast:?} {plain:?}");
             }
         }
     }
-    out
 }
