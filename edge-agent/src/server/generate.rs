@@ -78,7 +78,7 @@ async fn generate(agent: Arc<Agent>, wire: Wire, request: Request, watch: Watch)
             Some(first) => first,
             None => flow.next().await,
         };
-        let last = !matches!(event, Event::Piece(_) | Event::Started { .. });
+        let last = matches!(event, Event::Done(_) | Event::Failed(_));
         let bytes = flow.write(event, begin);
         Some((Ok::<_, std::convert::Infallible>(bytes), (!last).then_some((flow, None))))
     });
@@ -108,6 +108,8 @@ impl Flow {
                     self.watch.span.record(attribute::QUEUE_US, queued.as_micros() as i64);
                     continue;
                 }
+                // Nobody asks for it here.
+                Event::Hidden(_) => continue,
                 Event::Piece(_) => self.watch.token(),
                 Event::Done(done) => self.watch.done(done),
                 Event::Failed(_) => {}
@@ -121,7 +123,7 @@ impl Flow {
         let mut event = first;
         loop {
             match event {
-                Event::Started { .. } => {}
+                Event::Started { .. } | Event::Hidden(_) => {}
                 Event::Piece(piece) => {
                     if self.logprobs.is_some() {
                         tokens.extend(answer::logprobs(self.agent.engine.tokenizer(), &piece));
@@ -148,7 +150,7 @@ impl Flow {
             out.extend(self.envelope.begin());
         }
         match event {
-            Event::Started { .. } => {}
+            Event::Started { .. } | Event::Hidden(_) => {}
             Event::Piece(piece) => {
                 let logprobs = self.logprobs.map(|_| answer::logprobs(self.agent.engine.tokenizer(), &piece));
                 if !piece.text.is_empty() || logprobs.is_some() {
