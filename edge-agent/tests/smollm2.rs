@@ -73,7 +73,7 @@ async fn answer(handle: &EngineHandle, ids: Vec<u32>) -> (String, Vec<u32>, Fini
     let (mut text, mut tokens) = (String::new(), Vec::new());
     loop {
         match events.recv().await.expect("a last event") {
-            Event::Started { .. } => {}
+            Event::Started { .. } | Event::Hidden(_) => {}
             Event::Piece(piece) => {
                 text.push_str(&piece.text);
                 tokens.extend(piece.tokens.iter().map(|t| t.id));

@@ -75,10 +75,11 @@ impl Rates {
     /// Learns from one step.
     pub(super) fn measured(&mut self, work: Work, took: Duration) {
         let (x, y) = (work.features(), took.as_secs_f64());
-        for i in 0..FIGURES {
-            let most = UNKNOWN[i] * UNKNOWN[i];
+        for (i, unknown) in UNKNOWN.iter().enumerate() {
             let drifted = self.covariance[i][i] + (DRIFT * self.figures[i]).powi(2);
-            self.covariance[i][i] = if drifted < most { drifted } else { self.covariance[i][i] };
+            if drifted < unknown * unknown {
+                self.covariance[i][i] = drifted;
+            }
         }
         let spread: [f64; FIGURES] = std::array::from_fn(|i| dot(&self.covariance[i], &x));
         let variance = dot(&spread, &x) + (NOISE * y).powi(2) + 1e-12;

@@ -82,7 +82,7 @@ impl World {
                 let mut table = Table::new(root);
                 let filled = table.adopt(&mut self.pool, &tokens, 0);
                 assert_eq!(filled, found);
-                assert!(filled < tokens.len() && filled % BLOCK_TOKENS == 0);
+                assert!(filled < tokens.len() && filled.is_multiple_of(BLOCK_TOKENS));
                 assert_eq!(table.reserve(&mut self.pool, tokens.len()), Ok(()), "{need} blocks were promised");
                 self.sequences.push(Sequence { root, tokens, filled, table });
             }

@@ -138,10 +138,10 @@ unsafe fn mix<const T: usize>(
             }
             (at, index) = (end, index + 1);
         }
-        for t in 0..T {
+        for (t, [low, high]) in acc.into_iter().enumerate() {
             let out = sums.as_mut_ptr().add(t * width + column);
-            _mm256_storeu_ps(out, acc[t][0]);
-            _mm256_storeu_ps(out.add(8), acc[t][1]);
+            _mm256_storeu_ps(out, low);
+            _mm256_storeu_ps(out.add(8), high);
         }
     }
 }
