@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use asking::{ask, collect, idle, model, until};
 use device::Device;
-use terrace_agent::engine::{Engine, EngineConfig, EngineHandle, Event, Failure, GenerateRequest, Refused};
+use terrace_agent::engine::{Engine, EngineConfig, EngineHandle, Event, Failure, GenerateRequest, Refused, Sampling};
 
 /// An engine on a device of the test's, warm.
 async fn engine(sequences: u32) -> (Device, EngineHandle) {
@@ -161,6 +161,29 @@ async fn a_client_that_goes_costs_no_second_step() {
     idle(&handle).await;
     let steps = device.steps().len() - before;
     assert!(steps <= 11, "{steps} steps, ten before it went");
+}
+
+/// Seeds went by the place among those that were left.
+#[tokio::test]
+async fn choices_keep_their_seeds_when_others_go_before_they_begin() {
+    let (device, handle) = engine(1).await;
+    let warm = |seed| GenerateRequest {
+        sampling: Sampling { temperature: 1.0, seed: Some(seed), ..Sampling::default() },
+        ..request(4, 30, 20)
+    };
+    let expected = [ask(&handle, warm(6)).await, ask(&handle, warm(8)).await];
+    assert_ne!(expected[0].tokens, expected[1].tokens);
+    device.permit(1);
+    let (_, first) = handle.submit(request(1, 10, 20)).unwrap();
+    until("the first runs", || device.used_up()).await;
+    let (_, choices) = handle.submit_choices(warm(5), 4).unwrap();
+    let kept: Vec<_> = choices.into_iter().enumerate().filter(|(i, _)| i % 2 == 1).map(|(_, c)| c).collect();
+    device.open();
+    collect(first).await;
+    for (events, expected) in kept.into_iter().zip(expected) {
+        assert_eq!(collect(events).await.tokens, expected.tokens);
+    }
+    idle(&handle).await;
 }
 
 #[tokio::test]

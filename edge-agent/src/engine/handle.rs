@@ -42,6 +42,8 @@ pub(super) struct Submission {
 
 /// One of a request's answers.
 pub(super) struct Choice {
+    /// Which of them: the others may be cancelled before it begins.
+    pub(super) index: u32,
     pub(super) events: mpsc::Sender<Event>,
     pub(super) place: Place,
 }
@@ -110,11 +112,11 @@ impl EngineHandle {
         };
         let id = RequestId(self.shared.next_id.fetch_add(1, Relaxed));
         // Room for every event there can be: the loop never waits for a slow reader.
-        let channel = |place| {
+        let channel = |(index, place)| {
             let (events, receiver) = mpsc::channel(max_tokens as usize + 5);
-            (Choice { events, place }, receiver)
+            (Choice { index, events, place }, receiver)
         };
-        let (choices, receivers) = places.into_iter().map(channel).unzip();
+        let (choices, receivers) = (0..).zip(places).map(channel).unzip();
         let request = GenerateRequest { max_tokens, ..request };
         let submission = Submission { id, request, choices, at: self.clock.now(), expected };
         self.shared.arriving(prompt);

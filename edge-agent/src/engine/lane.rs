@@ -45,14 +45,14 @@ impl Lane {
         let Submission { id, request, choices, at, expected } = submission;
         let (hidden, seed) = (request.hidden, request.sampling.seed);
         let tokens = request.prompt.clone();
-        let begin = |(index, choice): (usize, Choice)| {
-            let Choice { events, mut place } = choice;
+        let begin = |choice: Choice| {
+            let Choice { index, events, mut place } = choice;
             place.start();
             let mut request = request.clone();
-            request.sampling.seed = seed.map(|seed| seed.wrapping_add(index as u64));
+            request.sampling.seed = seed.map(|seed| seed.wrapping_add(u64::from(index)));
             (Sequence::begin(id, request, events, now.duration_since(at), now), place)
         };
-        let mut sequences: Vec<(Sequence, Place)> = choices.into_iter().enumerate().map(begin).collect();
+        let mut sequences: Vec<(Sequence, Place)> = choices.into_iter().map(begin).collect();
         let (sequence, place) = if sequences.is_empty() { return None } else { sequences.remove(0) };
         Some(Lane {
             order,

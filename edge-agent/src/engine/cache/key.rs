@@ -1,6 +1,8 @@
 //! Names of full blocks. A block is named by its tokens, by all that stands before them, by who asked, and by a secret
 //! of this boot: nobody can make or guess the name of another domain's block, and two contents never share one.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use ring::digest::{Context, SHA256};
 use ring::rand::{SecureRandom, SystemRandom};
 
@@ -18,6 +20,14 @@ impl CacheDomain {
     pub fn of(parts: &[&[u8]]) -> Self {
         let length = |part: &[u8]| (part.len() as u64).to_le_bytes();
         CacheDomain(parts.iter().flat_map(|part| length(part).into_iter().chain(part.iter().copied())).collect())
+    }
+}
+
+impl CacheDomain {
+    /// A domain of one request, that no other is of.
+    pub fn alone() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        CacheDomain::of(&[b"alone", &NEXT.fetch_add(1, Relaxed).to_le_bytes(), b"", b""])
     }
 }
 
@@ -66,6 +76,8 @@ mod tests {
         let root = salt.root(&a);
         let names = [
             root,
+            salt.root(&CacheDomain::alone()),
+            salt.root(&CacheDomain::alone()),
             salt.root(&b),
             other.root(&a),
             root.then(&[1, 2]),
