@@ -60,7 +60,9 @@ impl Engine {
                 };
                 lane
             };
-            self.enter(lane);
+            if !self.enter(lane) {
+                return;
+            }
         }
     }
 
@@ -72,18 +74,20 @@ impl Engine {
         self.lanes.is_empty() || need + self.lanes.len() <= self.pool.available()
     }
 
-    /// Gives a lane its blocks and makes it part of the steps.
-    fn enter(&mut self, mut lane: Lane) {
+    /// Gives a lane its blocks and makes it part of the steps; false if it has to wait after all.
+    fn enter(&mut self, mut lane: Lane) -> bool {
         lane.adopt(&mut self.pool);
         if lane.table.reserve(&mut self.pool, lane.tokens.len()).is_err() {
             // There was room a moment ago; whatever took it, it waits for more.
             tracing::warn!(order = lane.order, "no room for a sequence that was just admitted");
             lane.table.release(&mut self.pool);
             lane.forget();
-            return self.pause(lane);
+            self.pause(lane);
+            return false;
         }
         let at = self.lanes.partition_point(|other| other.order < lane.order);
         self.lanes.insert(at, lane);
+        true
     }
 
     /// Out of the steps until there is room.

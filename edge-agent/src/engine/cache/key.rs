@@ -21,9 +21,7 @@ impl CacheDomain {
         let length = |part: &[u8]| (part.len() as u64).to_le_bytes();
         CacheDomain(parts.iter().flat_map(|part| length(part).into_iter().chain(part.iter().copied())).collect())
     }
-}
 
-impl CacheDomain {
     /// A domain of one request, that no other is of.
     pub fn alone() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
