@@ -54,10 +54,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let agent = Arc::new(agent);
     let engine = agent.engine.clone();
     let live = engine.clone();
-    health.liveness("engine", move || match live.stalled_for() {
-        stalled if stalled < STALLED => Ok(()),
-        stalled => Err(format!("no step for {} s", stalled.as_secs())),
-    });
+    health.liveness("engine", move || live.alive(STALLED));
     let identities = doors.identities.clone();
     let addresses = doors.addresses(admin_address);
     let end = CancellationToken::new();
@@ -75,7 +72,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let gauges = async {
         loop {
             let left = identities.as_ref().map(|i| i.not_after().duration_since(SystemTime::now()).unwrap_or_default());
-            meters.observe(&engine.load(), left);
+            meters.observe(&engine.load(), engine.stats(), left);
             tokio::time::sleep(GAUGES).await;
         }
     };
@@ -241,7 +238,7 @@ async fn first_token(engine: &EngineHandle) -> Result<(), Failure> {
     loop {
         match events.recv().await {
             Some(Event::Done(_)) => return Ok(()),
-            Some(Event::Started { .. } | Event::Piece(_)) => {}
+            Some(Event::Started { .. } | Event::Hidden(_) | Event::Piece(_)) => {}
             Some(Event::Failed(failure)) => return Err(broken(failure.to_string())),
             None => return Err(broken("the engine ended".into())),
         }

@@ -73,7 +73,7 @@ async fn answer(handle: &EngineHandle, ids: Vec<u32>) -> (String, Vec<u32>, Fini
     let (mut text, mut tokens) = (String::new(), Vec::new());
     loop {
         match events.recv().await.expect("a last event") {
-            Event::Started { .. } => {}
+            Event::Started { .. } | Event::Hidden(_) => {}
             Event::Piece(piece) => {
                 text.push_str(&piece.text);
                 tokens.extend(piece.tokens.iter().map(|t| t.id));
@@ -137,4 +137,33 @@ async fn clear_answers_are_llama_cpps_word_for_word() {
         assert_eq!((text, ids), (reference.text, reference.ids));
         assert_eq!(finish, FinishReason::Stop);
     }
+}
+
+/// A beginning that many requests share, such as a system prompt, is computed once. A ratio of one run, with room for a
+/// busy machine: the bench (`examples/engine.rs`) gives the figure.
+#[tokio::test]
+async fn a_cached_beginning_brings_the_first_token_sooner() {
+    let Some(handle) = start(1) else { return };
+    let some = |kind: u32, len: u32| (0..len).map(move |i| 100 + (i * 7919 + kind * 104_729) % 40_000);
+    let (mut cold, mut warm) = (Vec::new(), Vec::new());
+    for round in 0..3 {
+        for (tail, times, cached) in [(0, &mut cold, 0), (1, &mut warm, 400)] {
+            let ids = some(round, 400).chain(some(100 + 2 * round + tail, 16)).collect();
+            let (_, mut events) = handle.submit(GenerateRequest::new(ids, 1)).unwrap();
+            let done = loop {
+                match events.recv().await.expect("a last event") {
+                    Event::Done(done) => break done,
+                    Event::Failed(failure) => panic!("{failure}"),
+                    _ => {}
+                }
+            };
+            assert_eq!(done.usage.cached, cached);
+            times.push(done.timings.prefill);
+        }
+    }
+    cold.sort_unstable();
+    warm.sort_unstable();
+    let ratio = cold[1].as_secs_f64() / warm[1].as_secs_f64();
+    eprintln!("first token after {:?} cold and {:?} with 400 tokens cached: {ratio:.1} times sooner", cold[1], warm[1]);
+    assert!(ratio >= 4.0, "{ratio}");
 }

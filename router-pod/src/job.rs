@@ -27,6 +27,8 @@ pub struct Job {
     pub signals: Signals,
     /// The budget that covers it.
     pub budget: Option<Budget>,
+    /// Who may share computed prompts with it on a device; none: nobody.
+    pub cache_domain: Option<String>,
     /// The snapshot under which it was admitted.
     pub in_use: Arc<InUse>,
     /// When it came.

@@ -28,6 +28,9 @@ pub const COST_MICROS: &str = "x-terrace-cost-micros";
 pub const DEADLINE_MS: &str = "x-terrace-deadline-ms";
 /// Router to agent: `1` asks for [`crate::confidence::Confidence`].
 pub const CONFIDENCE: &str = "x-terrace-confidence";
+/// Router to agent: an opaque name of those who may share computed prompts. Requests of one policy's routers with the
+/// same name find each other's blocks in the agent's KV cache; one without a name shares with nobody.
+pub const CACHE_DOMAIN: &str = "x-terrace-cache-domain";
 /// Router to router: UIDs of the policies that a request passed; stops loops.
 pub const VIA: &str = "x-terrace-via";
 /// Agent to router: the load line ([`crate::load::Load`]).

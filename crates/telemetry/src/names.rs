@@ -90,6 +90,16 @@ pub mod metric {
     pub const PROMPT_TOKENS: &str = "terrace_prompt_tokens";
     /// Agent: tokens made.
     pub const OUTPUT_TOKENS: &str = "terrace_output_tokens";
+    /// Agent: prompt tokens found in the KV cache.
+    pub const CACHED_TOKENS: &str = "terrace_cached_prompt_tokens";
+    /// Agent: blocks of the KV cache that can be had.
+    pub const FREE_KV_BLOCKS: &str = "terrace_kv_blocks_free";
+    /// Agent: blocks of the KV cache.
+    pub const KV_BLOCKS: &str = "terrace_kv_blocks";
+    /// Agent: sequences that gave their blocks back for a while.
+    pub const PREEMPTIONS: &str = "terrace_preemptions";
+    /// Agent: blocks forgotten to make room.
+    pub const EVICTIONS: &str = "terrace_kv_evictions";
     /// Router: age of the snapshot in use, seconds.
     pub const SNAPSHOT_AGE: &str = "terrace_snapshot_age_seconds";
     /// Router: snapshots refused.

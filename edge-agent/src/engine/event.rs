@@ -1,9 +1,12 @@
-//! What comes back from the engine, in this order: `Started`, any number of `Piece`, then one `Done` or `Failed`.
+//! What comes back from the engine, in this order: `Started`, `Hidden` if it was asked for, any number of `Piece`, then
+//! one `Done` or `Failed`. A request that is refused after all gets `Failed` alone.
 //! A request that is cancelled by dropping its receiver gets nothing more.
 
 use std::time::Duration;
 
 use terrace_contract::confidence::Confidence;
+
+use super::Refused;
 
 /// One step of an answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,12 +16,23 @@ pub enum Event {
         /// How long it waited.
         queued: Duration,
     },
+    /// The prompt was read.
+    Hidden(HiddenStates),
     /// More of the text.
     Piece(Piece),
     /// The answer is complete. The last event.
     Done(Done),
     /// It ends without being complete. The last event.
     Failed(Failure),
+}
+
+/// States of the model's last layer over the prompt, normalised; as wide as the model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HiddenStates {
+    /// Mean over the prompt's tokens, if it was asked for.
+    pub mean: Option<Vec<f32>>,
+    /// After the last token.
+    pub last: Vec<f32>,
 }
 
 /// Text that is certain: whole UTF-8, and no part of a stop string.
@@ -93,6 +107,8 @@ pub struct Timings {
     pub prefill: Duration,
     /// From the first token to the last.
     pub decode: Duration,
+    /// Its share of the time that the device worked: a step's time is divided by what each sequence made it do.
+    pub compute: Duration,
 }
 
 /// Why an answer broke off.
@@ -104,6 +120,9 @@ pub enum Failure {
     /// The engine was told to stop before the answer was complete.
     #[error("this device shut down before the answer was complete: send the request again")]
     Stopped,
+    /// The loop knows better than whoever took it: it cannot be made in time.
+    #[error(transparent)]
+    Refused(#[from] Refused),
     /// The model could not compute a step (a number that is not one).
     #[error("the model produced no usable numbers at token {position}: the file may be damaged")]
     Model {

@@ -6,10 +6,11 @@ use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 use terrace_contract::load::Load;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
-use super::shared::Shared;
-use super::{Event, GenerateRequest, Refused};
+use super::forecast::Forecast;
+use super::shared::{Place, Shared};
+use super::{Clock, EngineStats, Event, GenerateRequest, Refused};
 use crate::gguf::{ChatTemplate, Tokenizer};
 use crate::model::ModelInfo;
 
@@ -17,19 +18,34 @@ use crate::model::ModelInfo;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RequestId(pub u64);
 
-/// The engine's thread could not be made.
+/// The engine could not be started.
 #[derive(Debug, thiserror::Error)]
-#[error("no thread for the engine: raise the limit of processes (ulimit -u, or the pod's pids limit)")]
-pub struct StartError(#[source] pub std::io::Error);
+pub enum StartError {
+    /// No thread.
+    #[error("no thread for the engine: raise the limit of processes (ulimit -u, or the pod's pids limit)")]
+    Thread(#[source] std::io::Error),
+    /// No random numbers, without which one caller could find out what another asked.
+    #[error("the system gives no random numbers for the prefix cache's secret: check that getrandom(2) is permitted")]
+    Secret,
+}
 
 /// A request on its way into the loop.
 pub(super) struct Submission {
     pub(super) id: RequestId,
     pub(super) request: GenerateRequest,
-    pub(super) events: mpsc::Sender<Event>,
+    /// One for each choice.
+    pub(super) choices: Vec<Choice>,
     pub(super) at: Instant,
-    /// Tokens this request added to `pending_decode`.
+    /// Tokens that each choice is expected to have.
     pub(super) expected: u64,
+}
+
+/// One of a request's answers.
+pub(super) struct Choice {
+    /// Which of them: the others may be cancelled before it begins.
+    pub(super) index: u32,
+    pub(super) events: mpsc::Sender<Event>,
+    pub(super) place: Place,
 }
 
 /// How to reach a running engine. When the last handle is dropped, the engine finishes what it has and ends.
@@ -37,7 +53,7 @@ pub(super) struct Submission {
 pub struct EngineHandle {
     pub(super) shared: Arc<Shared>,
     pub(super) queue: SyncSender<Submission>,
-    pub(super) in_flight: watch::Receiver<u32>,
+    pub(super) clock: Clock,
     pub(super) info: Arc<ModelInfo>,
     pub(super) tokenizer: Arc<Tokenizer>,
     pub(super) template: Option<Arc<ChatTemplate>>,
@@ -49,6 +65,21 @@ impl EngineHandle {
     /// # Errors
     /// [`Refused`], at once.
     pub fn submit(&self, request: GenerateRequest) -> Result<(RequestId, mpsc::Receiver<Event>), Refused> {
+        let (id, receivers) = self.submit_choices(request, 1)?;
+        let receiver = receivers.into_iter().next().ok_or(Refused::EmptyPrompt)?;
+        Ok((id, receiver))
+    }
+
+    /// Queues a request for several answers. Its prompt is computed once and shared by all; the i-th choice draws with
+    /// the seed plus i. Each choice has its own events and can be cancelled by itself.
+    ///
+    /// # Errors
+    /// [`Refused`], at once.
+    pub fn submit_choices(
+        &self,
+        request: GenerateRequest,
+        choices: u32,
+    ) -> Result<(RequestId, Vec<mpsc::Receiver<Event>>), Refused> {
         let limit = self.info.context_tokens as usize;
         if request.prompt.is_empty() {
             return Err(Refused::EmptyPrompt);
@@ -59,35 +90,42 @@ impl EngineHandle {
         if let Some(&id) = request.prompt.iter().find(|&&id| id as usize >= self.info.vocabulary) {
             return Err(Refused::UnknownToken { id, vocabulary: self.info.vocabulary });
         }
+        let choices = choices.max(1);
+        if choices > self.shared.places() {
+            return Err(Refused::TooManyChoices { asked: choices, limit: self.shared.places() });
+        }
         if self.shared.draining.load(Relaxed) {
             return Err(self.draining());
         }
         let room = (limit - request.prompt.len()) as u32;
         let max_tokens = request.max_tokens.min(room);
-        let (prompt, expected) = (request.prompt.len() as u64, self.shared.expected_tokens(max_tokens));
-        let (wait, own) = self.shared.predict(prompt, expected);
+        let (prompt, expected) = (request.prompt.len(), self.shared.expected_tokens(max_tokens));
+        let Forecast { wait, own } = self.shared.at_best(expected);
         if let Some(deadline) = request.deadline
-            && Instant::now() + wait + own > deadline
+            && self.clock.now() + wait + own > deadline
         {
             return Err(Refused::DeadlineUnmeetable { predicted: wait + own, retry_after: at_least_some(wait) });
         }
-        if !self.shared.claim() {
+        let Some(places) = self.shared.claim(choices) else {
             let limit = self.shared.queue_limit;
             return Err(Refused::QueueFull { limit, retry_after: at_least_some(wait / (limit + 1)) });
-        }
-        self.shared.pending_prefill.fetch_add(prompt, Relaxed);
-        self.shared.pending_decode.fetch_add(expected, Relaxed);
+        };
         let id = RequestId(self.shared.next_id.fetch_add(1, Relaxed));
         // Room for every event there can be: the loop never waits for a slow reader.
-        let (events, receiver) = mpsc::channel(max_tokens as usize + 4);
-        let submission =
-            Submission { id, request: GenerateRequest { max_tokens, ..request }, events, at: Instant::now(), expected };
+        let channel = |(index, place)| {
+            let (events, receiver) = mpsc::channel(max_tokens as usize + 5);
+            (Choice { index, events, place }, receiver)
+        };
+        let (choices, receivers) = (0..).zip(places).map(channel).unzip();
+        let request = GenerateRequest { max_tokens, ..request };
+        let submission = Submission { id, request, choices, at: self.clock.now(), expected };
+        self.shared.arriving(prompt);
         // The channel has as many places as can be claimed, so it can only be closed, never full.
         if self.queue.try_send(submission).is_err() {
-            self.shared.release();
+            self.shared.arrived(prompt);
             return Err(self.draining());
         }
-        Ok((id, receiver))
+        Ok((id, receivers))
     }
 
     /// What the device has to do, and how fast it does it.
@@ -100,9 +138,25 @@ impl EngineHandle {
         self.shared.steps()
     }
 
-    /// How long ago the loop last moved. Liveness fails when this passes what one step can take (seconds, not more).
+    /// How long ago the loop last moved: for as long as the current step takes, or since the loop died.
     pub fn stalled_for(&self) -> Duration {
         self.shared.stalled_for()
+    }
+
+    /// Whether the loop moves: what liveness asks.
+    ///
+    /// # Errors
+    /// When it has not moved for longer than `limit`, which should be far more than a step can take.
+    pub fn alive(&self, limit: Duration) -> Result<(), String> {
+        match self.stalled_for() {
+            stalled if stalled < limit => Ok(()),
+            stalled => Err(format!("no step for {} s", stalled.as_secs())),
+        }
+    }
+
+    /// What happened so far.
+    pub fn stats(&self) -> EngineStats {
+        self.shared.stats()
     }
 
     /// Refuses what is new; what was taken is finished.
@@ -117,8 +171,8 @@ impl EngineHandle {
 
     /// Waits until nothing is queued or running (or the engine has ended). Meant to follow [`Self::drain`].
     pub async fn drained(&self) {
-        let mut in_flight = self.in_flight.clone();
-        // An error means that the loop has ended: then nothing is in flight.
+        let mut in_flight = self.shared.in_flight.subscribe();
+        // The sender is in `shared`, so there is no error.
         let _ = in_flight.wait_for(|_| self.shared.in_flight() == 0).await;
     }
 
@@ -149,6 +203,6 @@ impl EngineHandle {
 }
 
 /// A wait that a client can act on.
-fn at_least_some(wait: Duration) -> Duration {
+pub(super) fn at_least_some(wait: Duration) -> Duration {
     wait.max(Duration::from_millis(50))
 }

@@ -2,22 +2,37 @@
 
 use std::time::{Duration, Instant};
 
+use super::{CacheDomain, Clock};
+use crate::model::Pooling;
+
 /// Limits of one engine. [`EngineConfig::default`] suits a small device.
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
-    /// Sequences that run at once.
+    /// Sequences of one step at most.
     pub max_sequences: u32,
     /// Requests that wait at most; one more is refused at once.
     pub queue_limit: u32,
-    /// Prompt tokens of one step: bounds how long cancel, drain and a running stream wait for a long prompt.
+    /// Prompt tokens of one step at most.
     pub prefill_chunk: u32,
+    /// Time of one step while sequences wait for their next token: how much of a prompt goes beside them. Prompts alone
+    /// get four times as much, which bounds how long cancel and drain wait.
+    pub step_limit: Duration,
     /// How often an idle loop shows that it lives.
     pub idle_tick: Duration,
+    /// What deadlines and rates go by.
+    pub clock: Clock,
 }
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        EngineConfig { max_sequences: 1, queue_limit: 8, prefill_chunk: 64, idle_tick: Duration::from_millis(250) }
+        EngineConfig {
+            max_sequences: 1,
+            queue_limit: 8,
+            prefill_chunk: 256,
+            step_limit: Duration::from_millis(50),
+            idle_tick: Duration::from_millis(250),
+            clock: Clock::default(),
+        }
     }
 }
 
@@ -68,10 +83,15 @@ pub struct GenerateRequest {
     pub sampling: Sampling,
     /// The answer ends before the first of these; they may span tokens.
     pub stop: Vec<String>,
-    /// Refused if it is predicted to be missed; ended with [`Failure::DeadlineExceeded`](super::Failure) once it is.
+    /// By the engine's clock. Refused if it is predicted to be missed; ended with [`Failure::DeadlineExceeded`](super::Failure) once it is.
     pub deadline: Option<Instant>,
     /// Alternatives to report with each token (at most 20); 0: none. The sampled token's own is always there.
     pub top_logprobs: u8,
+    /// Whose computed prompts it may find in the KV cache, and who may find its own.
+    pub cache: CacheDomain,
+    /// Hidden states of the prompt to report. The mean covers every token, so nothing of the prompt is taken from the
+    /// cache then.
+    pub hidden: Option<Pooling>,
     /// Parent of the `prefill` and `decode` spans.
     pub span: tracing::Span,
 }
@@ -86,12 +106,19 @@ impl GenerateRequest {
             stop: Vec::new(),
             deadline: None,
             top_logprobs: 0,
+            cache: CacheDomain::default(),
+            hidden: None,
             span: tracing::Span::current(),
         }
     }
+
+    /// Whether computed blocks may be taken over for it.
+    pub(super) fn adopts(&self) -> bool {
+        self.hidden != Some(Pooling::MeanAndLast)
+    }
 }
 
-/// Why the engine would not take a request. Said at once, never after a wait.
+/// Why the engine would not take a request. Said at once; or, as the first event, as soon as the loop knows.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// Every place in the queue is taken.
@@ -126,6 +153,14 @@ pub enum Refused {
         /// Tokens of prompt and answer together.
         limit: usize,
     },
+    /// More choices than can run and wait.
+    #[error("{asked} choices were asked for, this device takes at most {limit} at once: ask for fewer")]
+    TooManyChoices {
+        /// How many.
+        asked: u32,
+        /// Sequences that run and requests that wait, together.
+        limit: u32,
+    },
     /// Nothing to continue.
     #[error("the prompt has no tokens: send at least one message with text")]
     EmptyPrompt,
@@ -146,7 +181,10 @@ impl Refused {
             Refused::QueueFull { retry_after, .. }
             | Refused::Draining { retry_after }
             | Refused::DeadlineUnmeetable { retry_after, .. } => Some(*retry_after),
-            Refused::ContextTooLong { .. } | Refused::EmptyPrompt | Refused::UnknownToken { .. } => None,
+            Refused::ContextTooLong { .. }
+            | Refused::TooManyChoices { .. }
+            | Refused::EmptyPrompt
+            | Refused::UnknownToken { .. } => None,
         }
     }
 }

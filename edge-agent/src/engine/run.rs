@@ -1,33 +1,47 @@
-//! The loop. Each turn: take in what came, drop what nobody waits for, admit, prefill one chunk, decode one token for
-//! every running sequence. Nothing in it waits for a caller.
+//! The loop. Each turn: take in what came, drop what nobody waits for, admit, run one step for everyone. Nothing in it
+//! waits for a caller.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
 use std::time::Instant;
 
-use tokio::sync::watch;
+use tokio::sync::mpsc::Sender;
 
+use super::cache::{Pool, Salt};
+use super::forecast::Outlook;
 use super::handle::{EngineHandle, StartError, Submission};
-use super::sequence::{Sequence, Turn};
-use super::shared::{Shared, take};
-use super::{EngineConfig, Event, Failure};
+use super::lane::Lane;
+use super::plan::Limits;
+use super::queue::Queue;
+use super::rates::Rates;
+use super::sequence::Sequence;
+use super::shared::{Published, Shared};
+use super::{Clock, EngineConfig, Event, Failure};
 use crate::gguf::Tokenizer;
-use crate::model::{BLOCK_TOKENS, Feed, LoadedModel, Network, Wanted};
+use crate::model::{LoadedModel, Network};
 
 /// The engine's side that runs on its own thread. Start it and keep the [`EngineHandle`].
 pub struct Engine {
-    network: Box<dyn Network>,
-    tokenizer: Arc<Tokenizer>,
-    prefill_chunk: usize,
+    pub(super) network: Box<dyn Network>,
+    pub(super) tokenizer: Arc<Tokenizer>,
+    pub(super) limits: Limits,
     idle_tick: std::time::Duration,
-    shared: Arc<Shared>,
-    queue: Receiver<Submission>,
-    in_flight: watch::Sender<u32>,
-    waiting: VecDeque<Submission>,
-    running: Vec<Sequence>,
-    free_tables: Vec<Vec<u32>>,
+    pub(super) clock: Clock,
+    pub(super) shared: Arc<Shared>,
+    arrivals: Receiver<Submission>,
+    pub(super) salt: Salt,
+    pub(super) pool: Pool,
+    pub(super) rates: Rates,
+    pub(super) waiting: Queue,
+    /// Left the queue, hold no blocks, go on when there is room: the oldest first.
+    pub(super) paused: Vec<Lane>,
+    /// Part of the steps: the oldest first.
+    pub(super) lanes: Vec<Lane>,
+    /// Admissions so far.
+    pub(super) admitted: u64,
+    /// Steps so far.
+    pub(super) steps: u64,
 }
 
 impl Engine {
@@ -35,36 +49,39 @@ impl Engine {
     /// gone and what was taken is finished.
     ///
     /// # Errors
-    /// When the thread cannot be made.
+    /// When the system gives no thread or no random numbers.
     pub fn start(model: LoadedModel, config: EngineConfig) -> Result<EngineHandle, StartError> {
         let LoadedModel { network, info, tokenizer, template } = model;
-        let each = (info.context_tokens as usize).div_ceil(BLOCK_TOKENS);
-        let tables: Vec<Vec<u32>> = (0..network.blocks() / each)
-            .take(config.max_sequences.max(1) as usize)
-            .map(|slot| (slot * each..(slot + 1) * each).map(|block| block as u32).collect())
-            .collect();
-        let slots = tables.len() as u32;
-        let shared = Arc::new(Shared::new(slots, config.queue_limit, network.blocks() as u64));
-        let (sender, queue) = sync_channel((slots + config.queue_limit) as usize);
-        let (in_flight, watcher) = watch::channel(0);
+        let (slots, blocks) = (config.max_sequences.max(1), network.blocks());
+        let shared = Arc::new(Shared::new(slots, config.queue_limit, blocks as u64));
+        let (queue, arrivals) = sync_channel(shared.places() as usize);
         let tokenizer = Arc::new(tokenizer);
         let engine = Engine {
             network,
             tokenizer: tokenizer.clone(),
-            prefill_chunk: config.prefill_chunk.max(1) as usize,
+            limits: Limits {
+                beside: config.step_limit,
+                alone: config.step_limit * 4,
+                tokens: config.prefill_chunk.max(1) as usize,
+            },
             idle_tick: config.idle_tick,
+            clock: config.clock.clone(),
             shared: shared.clone(),
-            queue,
-            in_flight,
-            waiting: VecDeque::new(),
-            running: Vec::new(),
-            free_tables: tables,
+            arrivals,
+            salt: Salt::fresh().ok_or(StartError::Secret)?,
+            pool: Pool::new(blocks),
+            rates: Rates::default(),
+            waiting: Queue::default(),
+            paused: Vec::new(),
+            lanes: Vec::new(),
+            admitted: 0,
+            steps: 0,
         };
-        std::thread::Builder::new().name("engine".into()).spawn(move || engine.run()).map_err(StartError)?;
+        std::thread::Builder::new().name("engine".into()).spawn(move || engine.run()).map_err(StartError::Thread)?;
         Ok(EngineHandle {
             shared,
-            queue: sender,
-            in_flight: watcher,
+            queue,
+            clock: config.clock,
             info: Arc::new(info),
             tokenizer,
             template: template.map(Arc::new),
@@ -72,22 +89,22 @@ impl Engine {
     }
 
     fn run(mut self) {
+        self.calibrate();
         while self.receive() {
             self.shared.moved();
             self.sweep();
             self.admit();
-            self.prefill();
-            self.decode();
+            self.step();
             self.publish();
         }
     }
 
     /// Takes in what came; with nothing to do, waits for it, but never longer than the tick. False: everyone is gone.
     fn receive(&mut self) -> bool {
-        if self.running.is_empty() && self.waiting.is_empty() {
-            return match self.queue.recv_timeout(self.idle_tick) {
+        if self.lanes.is_empty() && self.paused.is_empty() && self.waiting.is_empty() {
+            return match self.arrivals.recv_timeout(self.idle_tick) {
                 Ok(submission) => {
-                    self.waiting.push_back(submission);
+                    self.take_in(submission);
                     true
                 }
                 Err(RecvTimeoutError::Timeout) => true,
@@ -95,8 +112,8 @@ impl Engine {
             };
         }
         loop {
-            match self.queue.try_recv() {
-                Ok(submission) => self.waiting.push_back(submission),
+            match self.arrivals.try_recv() {
+                Ok(submission) => self.take_in(submission),
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => return true,
             }
         }
@@ -104,8 +121,8 @@ impl Engine {
 
     /// Ends what nobody waits for, what is late, and everything once told to stop.
     fn sweep(&mut self) {
-        let (now, stopped) = (Instant::now(), self.shared.stopped.load(Relaxed));
-        let verdict = |events: &tokio::sync::mpsc::Sender<Event>, deadline: Option<Instant>| {
+        let (now, stopped) = (self.clock.now(), self.shared.stopped.load(Relaxed));
+        let verdict = |events: &Sender<Event>, deadline: Option<Instant>| {
             if events.is_closed() {
                 Verdict::Cancelled
             } else if stopped {
@@ -116,130 +133,68 @@ impl Engine {
                 Verdict::Fine
             }
         };
-        for index in (0..self.waiting.len()).rev() {
-            let submission = &self.waiting[index];
-            let verdict = verdict(&submission.events, submission.request.deadline);
-            if matches!(verdict, Verdict::Fine) {
-                continue;
-            }
-            if let Some(submission) = self.waiting.remove(index) {
-                verdict.tell(&submission.events);
-                self.forget(submission.request.prompt.len() as u64, submission.expected);
-            }
-        }
-        for index in (0..self.running.len()).rev() {
-            let verdict = verdict(&self.running[index].events, self.running[index].request.deadline);
-            if !matches!(verdict, Verdict::Fine) {
-                self.retire(index, |sequence| verdict.tell(&sequence.events));
-            }
-        }
-    }
-
-    fn admit(&mut self) {
-        while !self.waiting.is_empty() {
-            let Some(blocks) = self.free_tables.pop() else { return };
-            let Some(submission) = self.waiting.pop_front() else { return };
-            self.running.push(Sequence::begin(submission, blocks));
-        }
-        self.publish();
-    }
-
-    /// One chunk of the oldest prompt that is not in the cache yet.
-    fn prefill(&mut self) {
-        let Some(index) = self.running.iter().position(|s| s.prompt_left() > 0) else { return };
-        let sequence = &mut self.running[index];
-        let from = sequence.position;
-        let to = sequence.request.prompt.len().min(from + self.prefill_chunk);
-        let last = to == sequence.request.prompt.len();
-        let began = Instant::now();
-        let tokens = &sequence.request.prompt[from..to];
-        let wanted = if last { Wanted::NEXT } else { Wanted::default() };
-        let outputs = self.network.step(&[Feed { blocks: &sequence.blocks, tokens, position: from, wanted }]);
-        let fed = (to - from) as u32;
-        self.shared.measured_prefill(fed, began.elapsed());
-        take(&self.shared.pending_prefill, u64::from(fed));
-        sequence.position = to;
-        if let Some(logits) = outputs.into_iter().flat_map(|output| output.logits).next() {
-            self.turn(index, logits);
-        }
-    }
-
-    /// One token for every sequence that has one to continue from.
-    fn decode(&mut self) {
-        let ready: Vec<usize> = (0..self.running.len()).filter(|&i| self.running[i].next.is_some()).collect();
-        if ready.is_empty() {
-            return;
-        }
-        let began = Instant::now();
-        let feeds: Vec<Feed<'_>> = ready
-            .iter()
-            .filter_map(|&i| {
-                let s = &self.running[i];
-                let tokens = s.next.as_ref().map(std::slice::from_ref)?;
-                Some(Feed { blocks: &s.blocks, tokens, position: s.position, wanted: Wanted::NEXT })
-            })
-            .collect();
-        let outputs = self.network.step(&feeds);
-        self.shared.measured_step(began.elapsed());
-        // From the last, so that retiring one does not move those still to come.
-        let logits = outputs.into_iter().flat_map(|output| output.logits);
-        for (&index, logits) in ready.iter().zip(logits.collect::<Vec<_>>()).rev() {
-            let sequence = &mut self.running[index];
-            sequence.position += 1;
-            sequence.batched += ready.len() as u64;
-            self.turn(index, logits);
-        }
-    }
-
-    /// What follows from new logits.
-    fn turn(&mut self, index: usize, logits: Vec<f32>) {
-        match self.running[index].turn(logits, &self.tokenizer) {
-            Turn::Continues => take(&self.shared.pending_decode, u64::from(self.running[index].take_expected())),
-            Turn::Ends(reason) => {
-                self.shared.measured_answer(self.running[index].completion());
-                self.retire(index, |sequence| sequence.end(reason));
-            }
-            Turn::Fails(failure) => {
-                self.retire(index, |sequence| Verdict::Failed(failure).tell(&sequence.events));
+        self.waiting.retain(|waiting| {
+            let deadline = waiting.submission.request.deadline;
+            waiting.submission.choices.retain(|choice| verdict(&choice.events, deadline).goes_on(&choice.events));
+            !waiting.submission.choices.is_empty()
+        });
+        let of = |sequence: &Sequence| verdict(&sequence.events, sequence.request.deadline).goes_on(&sequence.events);
+        let goes_on = |lane: &mut Lane| {
+            lane.siblings.retain(|(sibling, _)| of(sibling));
+            of(&lane.sequence) || lane.promote()
+        };
+        self.paused.retain_mut(goes_on);
+        for mut lane in std::mem::take(&mut self.lanes) {
+            if goes_on(&mut lane) {
+                self.lanes.push(lane);
+            } else {
+                lane.table.release(&mut self.pool);
             }
         }
     }
 
-    /// Takes a sequence off the batch. Its last event goes out before its place is free: whoever waits for the engine
-    /// to be empty may then end the process.
-    fn retire(&mut self, index: usize, last_words: impl FnOnce(&mut Sequence)) {
-        let mut sequence = self.running.remove(index);
-        last_words(&mut sequence);
-        self.free_tables.push(std::mem::take(&mut sequence.blocks));
-        self.forget(sequence.prompt_left() as u64, sequence.expected);
+    /// Says of itself what handles tell others.
+    pub(super) fn publish(&self) {
+        let left = |lanes: &[Lane]| lanes.iter().filter(|l| !l.decodes()).map(Lane::left).sum::<usize>();
+        let pending = left(&self.lanes) + left(&self.paused) + self.waiting.iter().map(|w| w.uncached).sum::<usize>();
+        self.shared.publish(&Published {
+            running: self.lanes.len(),
+            pending_prefill: pending,
+            slot_free: self.outlook().slot_free(&[]),
+            free_kv_blocks: self.pool.available(),
+            evictions: self.pool.evictions(),
+            rates: &self.rates,
+        });
     }
 
-    /// A request is over: its place is free, and what it still had to do is not pending any more.
-    fn forget(&self, prompt: u64, expected: u64) {
-        take(&self.shared.pending_prefill, prompt);
-        take(&self.shared.pending_decode, expected);
-        let left = self.shared.release();
-        self.in_flight.send_replace(left);
-    }
-
-    fn publish(&self) {
-        self.shared.running.store(self.running.len() as u32, Relaxed);
-        let blocks: usize = self.running.iter().map(|s| s.position.div_ceil(BLOCK_TOKENS)).sum();
-        self.shared.used_kv_blocks.store(blocks as u64, Relaxed);
+    /// What is ahead of anyone who comes now. Paused sequences count as running: they go on before anyone new.
+    pub(super) fn outlook(&self) -> Outlook<'_> {
+        let lanes = || self.lanes.iter().chain(&self.paused);
+        Outlook {
+            rates: &self.rates,
+            slots: self.shared.slots as usize,
+            step_limit: self.limits.beside,
+            running: lanes().map(Lane::expected_left).collect(),
+            prefill: lanes().filter(|l| !l.decodes()).map(Lane::left).sum(),
+        }
     }
 }
 
-enum Verdict {
+pub(super) enum Verdict {
     Fine,
     Cancelled,
     Failed(Failure),
 }
 
 impl Verdict {
-    fn tell(self, events: &tokio::sync::mpsc::Sender<Event>) {
-        if let Verdict::Failed(failure) = self {
+    /// Whether it goes on; if not, tells why.
+    pub(super) fn goes_on(self, events: &Sender<Event>) -> bool {
+        match self {
+            Verdict::Fine => return true,
+            Verdict::Cancelled => {}
             // Fails only if the caller is gone, who then needs no news.
-            let _ = events.try_send(Event::Failed(failure));
+            Verdict::Failed(failure) => _ = events.try_send(Event::Failed(failure)),
         }
+        false
     }
 }

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use tracing::Span;
 
 use super::confidence::ConfidenceMeter;
-use super::handle::{RequestId, Submission};
+use super::handle::RequestId;
 use super::sample::{Sampler, top};
 use super::stop::{StopMatcher, Watched};
 use super::{Done, Event, Failure, FinishReason, GenerateRequest, Piece, Timings, TokenLogprob, Usage};
@@ -17,16 +17,12 @@ pub(super) struct Sequence {
     pub(super) id: RequestId,
     pub(super) request: GenerateRequest,
     pub(super) events: mpsc::Sender<Event>,
-    /// Of the KV cache.
-    pub(super) blocks: Vec<u32>,
-    /// Tokens in the cache.
-    pub(super) position: usize,
-    /// Sampled, not yet in the cache.
-    pub(super) next: Option<u32>,
-    /// Tokens still counted in `pending_decode`.
-    pub(super) expected: u64,
     /// Sum of the batch sizes of its decode steps.
     pub(super) batched: u64,
+    /// Prompt tokens that were found in the cache.
+    pub(super) cached: u32,
+    /// Its share of the device's time.
+    pub(super) compute: std::time::Duration,
     sampler: Sampler,
     detokenizer: Detokenizer,
     stops: StopMatcher,
@@ -42,22 +38,27 @@ pub(super) struct Sequence {
 
 /// What a step led to.
 pub(super) enum Turn {
-    Continues,
+    /// With this token.
+    Continues(u32),
     Ends(FinishReason),
     Fails(Failure),
 }
 
 impl Sequence {
     /// Leaves the queue.
-    pub(super) fn begin(submission: Submission, blocks: Vec<u32>) -> Self {
-        let Submission { id, mut request, events, at, expected } = submission;
-        let queued = at.elapsed();
+    pub(super) fn begin(
+        id: RequestId,
+        mut request: GenerateRequest,
+        events: mpsc::Sender<Event>,
+        queued: std::time::Duration,
+        now: Instant,
+    ) -> Self {
         let _ = events.try_send(Event::Started { queued });
         let prefill = tracing::info_span!(
             parent: &request.span,
             "prefill",
             terrace.tokens = request.prompt.len() as i64,
-            terrace.cached_tokens = 0,
+            terrace.cached_tokens = tracing::field::Empty,
             terrace.tokens_per_second = tracing::field::Empty,
         );
         let sampler = Sampler::new(std::mem::take(&mut request.sampling), &request.prompt);
@@ -66,11 +67,9 @@ impl Sequence {
             id,
             request,
             events,
-            blocks,
-            position: 0,
-            next: None,
-            expected,
             batched: 0,
+            cached: 0,
+            compute: std::time::Duration::ZERO,
             sampler,
             detokenizer: Detokenizer::default(),
             stops,
@@ -78,16 +77,11 @@ impl Sequence {
             held: Vec::new(),
             completion: 0,
             queued,
-            started: Instant::now(),
+            started: now,
             first_token: None,
             prefill: Some(prefill),
             decode: None,
         }
-    }
-
-    /// Prompt tokens that are not in the cache yet.
-    pub(super) fn prompt_left(&self) -> usize {
-        self.request.prompt.len().saturating_sub(self.position)
     }
 
     /// Tokens sampled so far.
@@ -95,24 +89,18 @@ impl Sequence {
         self.completion
     }
 
-    /// One token less to expect; 0 once it has more than were expected.
-    pub(super) fn take_expected(&mut self) -> u32 {
-        let one = self.expected.min(1);
-        self.expected -= one;
-        one as u32
-    }
-
     /// Samples from new logits and says what is certain of the text.
-    pub(super) fn turn(&mut self, mut logits: Vec<f32>, tokenizer: &Tokenizer) -> Turn {
+    pub(super) fn turn(&mut self, mut logits: Vec<f32>, tokenizer: &Tokenizer, now: Instant) -> Turn {
         if self.first_token.is_none() {
-            self.begin_decode();
+            self.begin_decode(now);
         }
         if self.request.max_tokens == 0 {
             return Turn::Ends(FinishReason::Length);
         }
         let Some(distribution) = Distribution::of(&logits) else {
-            tracing::error!(request = self.id.0, position = self.position, "the model produced no usable numbers");
-            return Turn::Fails(Failure::Model { position: self.position as u32 });
+            let position = self.request.prompt.len() as u32 + self.completion;
+            tracing::error!(request = self.id.0, position, "the model produced no usable numbers");
+            return Turn::Fails(Failure::Model { position });
         };
         let alternatives = top(&logits, distribution.log_sum_exp, usize::from(self.request.top_logprobs.min(20)));
         let raw = self.sampler.changes_logits().then(|| logits.clone());
@@ -137,23 +125,22 @@ impl Sequence {
         if self.completion >= self.request.max_tokens {
             return Turn::Ends(FinishReason::Length);
         }
-        self.next = Some(id);
-        Turn::Continues
+        Turn::Continues(id)
     }
 
     /// Says what was held back, and that this was all.
-    pub(super) fn end(&mut self, finish_reason: FinishReason) {
+    pub(super) fn end(&mut self, finish_reason: FinishReason, now: Instant) {
         let mut rest = self.stops.finish();
         rest.push_str(&self.detokenizer.finish());
         if !rest.is_empty() || !self.held.is_empty() {
             self.say(rest);
         }
-        let now = Instant::now();
         let first = self.first_token.unwrap_or(now);
         let timings = Timings {
             queue: self.queued,
             prefill: first.duration_since(self.started),
             decode: now.duration_since(first),
+            compute: self.compute,
         };
         if let Some(span) = self.decode.take() {
             let steps = self.completion.saturating_sub(1);
@@ -161,18 +148,20 @@ impl Sequence {
             span.record("terrace.tokens_per_second", per_second(steps as usize, timings.decode));
             span.record("terrace.batch_size", self.batched as f64 / f64::from(steps.max(1)));
         }
-        let usage = Usage { prompt: self.request.prompt.len() as u32, completion: self.completion, cached: 0 };
+        let usage =
+            Usage { prompt: self.request.prompt.len() as u32, completion: self.completion, cached: self.cached };
         let confidence = self.confidence.result();
         // The caller's span ends when the caller says so, not when this thread comes to drop it.
         self.request.span = tracing::Span::none();
         let _ = self.events.try_send(Event::Done(Done { finish_reason, usage, confidence, timings }));
     }
 
-    fn begin_decode(&mut self) {
-        let now = Instant::now();
+    fn begin_decode(&mut self, now: Instant) {
         self.first_token = Some(now);
         if let Some(span) = self.prefill.take() {
-            let rate = per_second(self.request.prompt.len(), now.duration_since(self.started));
+            let computed = self.request.prompt.len().saturating_sub(self.cached as usize);
+            let rate = per_second(computed, now.duration_since(self.started));
+            span.record("terrace.cached_tokens", i64::from(self.cached));
             span.record("terrace.tokens_per_second", rate);
         }
         self.decode = Some(tracing::info_span!(

@@ -1,36 +1,70 @@
-//! What the loop and its handles share: counters, each written by one side, never a lock.
+//! What the loop and its handles share: counters, each written by one side, never a lock that anyone waits for.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use terrace_contract::load::Load;
+use tokio::sync::watch;
 
-/// Counters of one engine. `admitted` is claimed by handles before a request is queued and released by the loop when
-/// it ends, so that a request is counted before it can be seen; all else is written by the loop.
+use super::forecast::Forecast;
+use super::rates::Rates;
+
+/// Tokens that an answer is taken to have before any was measured.
+const FIRST_GUESS: f64 = 64.0;
+/// Weight of the newest answer in their mean length.
+const NEWEST: f64 = 0.2;
+/// The size of a chunk, and the depth, at which rates are published.
+pub(super) const TYPICAL: (usize, usize) = (64, 256);
+
+/// Counters of one engine. Claims, arrivals and the flags are written by handles, all else by the loop.
 pub(super) struct Shared {
     born: Instant,
     pub(super) slots: u32,
     pub(super) queue_limit: u32,
-    pub(super) total_kv_blocks: u64,
+    total_kv_blocks: u64,
     pub(super) draining: AtomicBool,
     pub(super) stopped: AtomicBool,
     pub(super) next_id: AtomicU64,
-    admitted: AtomicU32,
-    pub(super) running: AtomicU32,
-    pub(super) pending_prefill: AtomicU64,
-    pub(super) pending_decode: AtomicU64,
-    pub(super) used_kv_blocks: AtomicU64,
+    /// Choices that were taken and have not ended.
+    claimed: AtomicU32,
+    /// Of those, the ones that left the queue.
+    started: AtomicU32,
+    pub(super) in_flight: watch::Sender<u32>,
+    arriving_prefill: AtomicU64,
+    running: AtomicU32,
+    pending_prefill: AtomicU64,
+    slot_free_us: AtomicU64,
+    free_kv_blocks: AtomicU64,
     prefill_rate: AtomicU64,
-    step_us: AtomicU64,
+    step_base: AtomicU64,
+    step_per_sequence: AtomicU64,
     answer_tokens: AtomicU64,
+    preemptions: AtomicU64,
+    evictions: AtomicU64,
     steps: AtomicU64,
     moved_us: AtomicU64,
 }
 
-/// Tokens that an answer is taken to have before any was measured.
-const FIRST_GUESS: f64 = 64.0;
-/// Weight of the newest measurement in a moving mean.
-const NEWEST: f64 = 0.2;
+/// What happened in an engine so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EngineStats {
+    /// Sequences that had to give their blocks of the KV cache back for a while.
+    pub preemptions: u64,
+    /// Blocks whose content was forgotten to make room.
+    pub evictions: u64,
+}
+
+/// What the loop says of itself after each turn.
+pub(super) struct Published<'a> {
+    pub(super) running: usize,
+    pub(super) pending_prefill: usize,
+    /// When the most urgent request could begin.
+    pub(super) slot_free: Duration,
+    pub(super) free_kv_blocks: usize,
+    pub(super) evictions: u64,
+    pub(super) rates: &'a Rates,
+}
 
 impl Shared {
     pub(super) fn new(slots: u32, queue_limit: u32, total_kv_blocks: u64) -> Self {
@@ -42,32 +76,49 @@ impl Shared {
             draining: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             next_id: AtomicU64::new(1),
-            admitted: AtomicU32::new(0),
+            claimed: AtomicU32::new(0),
+            started: AtomicU32::new(0),
+            in_flight: watch::Sender::new(0),
+            arriving_prefill: AtomicU64::new(0),
             running: AtomicU32::new(0),
             pending_prefill: AtomicU64::new(0),
-            pending_decode: AtomicU64::new(0),
-            used_kv_blocks: AtomicU64::new(0),
+            slot_free_us: AtomicU64::new(0),
+            free_kv_blocks: AtomicU64::new(total_kv_blocks),
             prefill_rate: AtomicU64::new(0),
-            step_us: AtomicU64::new(0),
+            step_base: AtomicU64::new(0),
+            step_per_sequence: AtomicU64::new(0),
             answer_tokens: AtomicU64::new(FIRST_GUESS.to_bits()),
+            preemptions: AtomicU64::new(0),
+            evictions: AtomicU64::new(0),
             steps: AtomicU64::new(0),
             moved_us: AtomicU64::new(0),
         }
     }
 
-    /// Takes one of the places that running and waiting requests share; false if there is none.
-    pub(super) fn claim(&self) -> bool {
-        let places = self.slots + self.queue_limit;
-        self.admitted.fetch_update(Relaxed, Relaxed, |n| (n < places).then_some(n + 1)).is_ok()
+    /// Choices that can run and wait together.
+    pub(super) fn places(&self) -> u32 {
+        self.slots.saturating_add(self.queue_limit)
     }
 
-    /// Gives a claimed place back; how many are still taken.
-    pub(super) fn release(&self) -> u32 {
-        self.admitted.fetch_sub(1, Relaxed).saturating_sub(1)
+    /// Takes as many places as choices are asked for; none if there are not so many.
+    pub(super) fn claim(self: &Arc<Self>, choices: u32) -> Option<Vec<Place>> {
+        let claim = |n: u32| n.checked_add(choices).filter(|n| *n <= self.places());
+        self.claimed.fetch_update(Relaxed, Relaxed, claim).ok()?;
+        Some((0..choices).map(|_| Place { shared: self.clone(), started: false }).collect())
     }
 
     pub(super) fn in_flight(&self) -> u32 {
-        self.admitted.load(Relaxed)
+        self.claimed.load(Relaxed)
+    }
+
+    /// A prompt of so many tokens is on its way to the loop.
+    pub(super) fn arriving(&self, prompt: usize) {
+        self.arriving_prefill.fetch_add(prompt as u64, Relaxed);
+    }
+
+    /// It is there.
+    pub(super) fn arrived(&self, prompt: usize) {
+        self.arriving_prefill.fetch_sub(prompt as u64, Relaxed);
     }
 
     /// The loop did something, or has nothing to do.
@@ -84,66 +135,93 @@ impl Shared {
         self.born.elapsed().saturating_sub(Duration::from_micros(self.moved_us.load(Relaxed)))
     }
 
-    pub(super) fn measured_prefill(&self, tokens: u32, took: Duration) {
-        mean_in(&self.prefill_rate, f64::from(tokens) / took.as_secs_f64().max(1e-9));
-    }
-
-    pub(super) fn measured_step(&self, took: Duration) {
-        mean_in(&self.step_us, took.as_secs_f64() * 1e6);
-    }
-
+    /// An answer has ended by itself.
     pub(super) fn measured_answer(&self, tokens: u32) {
-        mean_in(&self.answer_tokens, f64::from(tokens));
+        let old = f64::from_bits(self.answer_tokens.load(Relaxed));
+        store(&self.answer_tokens, old + NEWEST * (f64::from(tokens) - old));
+    }
+
+    pub(super) fn preempted(&self) {
+        self.preemptions.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn publish(&self, now: &Published<'_>) {
+        self.running.store(now.running as u32, Relaxed);
+        self.pending_prefill.store(now.pending_prefill as u64, Relaxed);
+        self.slot_free_us.store(now.slot_free.as_micros() as u64, Relaxed);
+        self.free_kv_blocks.store(now.free_kv_blocks as u64, Relaxed);
+        self.evictions.store(now.evictions, Relaxed);
+        let (chunk, depth) = TYPICAL;
+        let (base, each) = now.rates.step(depth);
+        store(&self.prefill_rate, now.rates.prefill_rate(chunk, depth));
+        store(&self.step_base, base);
+        store(&self.step_per_sequence, each);
     }
 
     /// How many tokens an answer bounded by `max_tokens` is expected to have.
     pub(super) fn expected_tokens(&self, max_tokens: u32) -> u64 {
-        f64::from_bits(self.answer_tokens.load(Relaxed)).ceil().min(f64::from(max_tokens)).max(1.0) as u64
+        load(&self.answer_tokens).ceil().min(f64::from(max_tokens)).max(1.0) as u64
     }
 
-    /// Time for what is pending, and for one more request of this size after it. Zero until rates are measured: an
-    /// engine that has not worked yet refuses nothing.
-    pub(super) fn predict(&self, prompt: u64, answer: u64) -> (Duration, Duration) {
-        let rate = f64::from_bits(self.prefill_rate.load(Relaxed));
-        let step = f64::from_bits(self.step_us.load(Relaxed)) / 1e6;
-        let time = |prompt: u64, answer: u64| {
-            let prefill = if rate > 0.0 { prompt as f64 / rate } else { 0.0 };
-            Duration::from_secs_f64((prefill + answer as f64 * step).clamp(0.0, 1e9))
-        };
-        let waiting = self.in_flight() >= self.slots;
-        let queue = if waiting {
-            time(self.pending_prefill.load(Relaxed), self.pending_decode.load(Relaxed)) / self.slots.max(1)
-        } else {
-            Duration::ZERO
-        };
-        (queue, time(prompt, answer))
+    /// When an answer of so many tokens could be complete at best: were it the most urgent, and all of its prompt in the
+    /// cache. Zero until rates are measured: an engine that has not worked yet refuses nothing. The loop looks closer.
+    pub(super) fn at_best(&self, answer: u64) -> Forecast {
+        let beside = f64::from((self.in_flight() + 1).min(self.slots));
+        let step = load(&self.step_base) + load(&self.step_per_sequence) * beside;
+        let own = Duration::from_secs_f64((answer as f64 * step).clamp(0.0, 1e6));
+        Forecast { wait: Duration::from_micros(self.slot_free_us.load(Relaxed)), own }
     }
 
     pub(super) fn load(&self) -> Load {
-        let running = self.running.load(Relaxed);
         Load {
-            running,
-            queued: self.in_flight().saturating_sub(running),
+            running: self.running.load(Relaxed),
+            queued: self.in_flight().saturating_sub(self.started.load(Relaxed)),
             slots: self.slots,
             queue_limit: self.queue_limit,
-            queued_prefill_tokens: self.pending_prefill.load(Relaxed),
-            free_kv_blocks: self.total_kv_blocks.saturating_sub(self.used_kv_blocks.load(Relaxed)),
+            queued_prefill_tokens: self.pending_prefill.load(Relaxed) + self.arriving_prefill.load(Relaxed),
+            free_kv_blocks: self.free_kv_blocks.load(Relaxed),
             total_kv_blocks: self.total_kv_blocks,
-            prefill_rate: f64::from_bits(self.prefill_rate.load(Relaxed)),
-            step_base_us: f64::from_bits(self.step_us.load(Relaxed)),
-            step_per_sequence_us: 0.0,
+            prefill_rate: load(&self.prefill_rate),
+            step_base_us: load(&self.step_base) * 1e6,
+            step_per_sequence_us: load(&self.step_per_sequence) * 1e6,
+        }
+    }
+
+    pub(super) fn stats(&self) -> EngineStats {
+        EngineStats { preemptions: self.preemptions.load(Relaxed), evictions: self.evictions.load(Relaxed) }
+    }
+}
+
+/// A choice's place among those that run and wait. Given back when it is dropped: after the last event went out, so
+/// that whoever waits for an empty engine may then end the process.
+pub(super) struct Place {
+    shared: Arc<Shared>,
+    started: bool,
+}
+
+impl Place {
+    /// It leaves the queue.
+    pub(super) fn start(&mut self) {
+        if !std::mem::replace(&mut self.started, true) {
+            self.shared.started.fetch_add(1, Relaxed);
         }
     }
 }
 
-/// Moves a mean towards a measurement. Only the loop writes, so load and store need not be one step.
-fn mean_in(mean: &AtomicU64, value: f64) {
-    let old = f64::from_bits(mean.load(Relaxed));
-    let new = if old == 0.0 { value } else { old + NEWEST * (value - old) };
-    mean.store(new.to_bits(), Relaxed);
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.started {
+            self.shared.started.fetch_sub(1, Relaxed);
+        }
+        let left = self.shared.claimed.fetch_sub(1, Relaxed).saturating_sub(1);
+        self.shared.in_flight.send_replace(left);
+    }
 }
 
-/// Takes from a counter that never goes below zero.
-pub(super) fn take(counter: &AtomicU64, amount: u64) {
-    let _ = counter.fetch_update(Relaxed, Relaxed, |n| Some(n.saturating_sub(amount)));
+fn store(cell: &AtomicU64, value: f64) {
+    cell.store(value.to_bits(), Relaxed);
+}
+
+fn load(cell: &AtomicU64) -> f64 {
+    f64::from_bits(cell.load(Relaxed))
 }

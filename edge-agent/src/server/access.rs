@@ -5,13 +5,14 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use http::{Extensions, HeaderValue, Method};
+use http::{Extensions, HeaderMap, HeaderValue, Method};
 use terrace_contract::headers;
 use terrace_identity::{Identity, Peer};
 use terrace_wire::error::Code;
 
 use super::Agent;
 use super::error::ApiError;
+use crate::engine::CacheDomain;
 
 /// What a caller is to an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +37,18 @@ fn role(extensions: &Extensions) -> Result<Role, ApiError> {
 
 fn forbidden(message: String) -> ApiError {
     ApiError::new(Code::Forbidden, message)
+}
+
+/// Who may find whose computed prompts in the KV cache: callers of one policy that its router gives the same name, and all
+/// of the loopback listener together. A router that names nobody shares with nobody.
+pub(super) fn cache_domain(extensions: &Extensions, given: &HeaderMap) -> CacheDomain {
+    match (extensions.get::<Peer>(), given.get(headers::CACHE_DOMAIN)) {
+        (None, _) => CacheDomain::of(&[b"local"]),
+        (Some(_), None) => CacheDomain::alone(),
+        (Some(Peer(identity)), Some(name)) => {
+            CacheDomain::of(&[b"router", identity.to_string().as_bytes(), name.as_bytes()])
+        }
+    }
 }
 
 /// Lets through who may, with the [`Role`] as an extension.

@@ -28,13 +28,14 @@ pub(super) fn terrace(done: &Done, load: Load) -> Terrace {
 }
 
 /// Tokens as OpenAI counts them.
-pub(super) fn usage(done: &Done, shows_cached: bool) -> Usage {
+pub(super) fn usage(done: &Done) -> Usage {
     let crate::engine::Usage { prompt, completion, cached } = done.usage;
     Usage {
         prompt_tokens: prompt,
         completion_tokens: completion,
         total_tokens: prompt + completion,
-        prompt_tokens_details: shows_cached.then_some(PromptDetails { cached_tokens: cached }),
+        // A caller finds its own domain's blocks alone, so it learns of nobody else by this.
+        prompt_tokens_details: Some(PromptDetails { cached_tokens: cached }),
     }
 }
 

@@ -41,7 +41,7 @@ impl From<Refused> for ApiError {
             Refused::QueueFull { .. } | Refused::DeadlineUnmeetable { .. } => Code::RateLimited,
             Refused::Draining { .. } => Code::Draining,
             Refused::ContextTooLong { .. } => Code::ContextTooLong,
-            Refused::EmptyPrompt => Code::InvalidRequest,
+            Refused::EmptyPrompt | Refused::TooManyChoices { .. } => Code::InvalidRequest,
             Refused::UnknownToken { .. } => Code::Internal,
         };
         Self { retry_after: refused.retry_after(), ..Self::new(code, refused.to_string()) }
@@ -51,6 +51,7 @@ impl From<Refused> for ApiError {
 impl From<Failure> for ApiError {
     fn from(failure: Failure) -> Self {
         let code = match failure {
+            Failure::Refused(refused) => return refused.into(),
             Failure::DeadlineExceeded => Code::BudgetExceeded,
             Failure::Stopped => Code::Draining,
             Failure::Model { .. } => Code::Internal,

@@ -14,7 +14,7 @@ use terrace_wire::sse;
 use tokio::sync::mpsc;
 use tracing::{Instrument as _, Span, field};
 
-use super::access::Role;
+use super::access::{self, Role};
 use super::answer::{self, Envelope};
 use super::error::ApiError;
 use super::meters::Outcome;
@@ -50,7 +50,8 @@ async fn generate(agent: Arc<Agent>, wire: Wire, request: Request, watch: Watch)
         Ok(job) => job,
         Err(error) => return watch.refuse(error),
     };
-    let Job { stream, include_usage, logprobs, confidence, shows_cached, generate, .. } = job;
+    let Job { stream, include_usage, logprobs, confidence, mut generate, .. } = job;
+    generate.cache = access::cache_domain(&head.extensions, &head.headers);
     let (id, events) = match agent.engine.submit(generate) {
         Ok(accepted) => accepted,
         Err(refused) => return watch.refuse(refused.into()),
@@ -60,7 +61,7 @@ async fn generate(agent: Arc<Agent>, wire: Wire, request: Request, watch: Watch)
     // Unique over restarts and devices as well as within one.
     let id = format!("{prefix}-{:x}{:04x}{:x}", created, std::process::id() & 0xFFFF, id.0);
     let envelope = Envelope { wire, id, created, model: agent.model.name.clone() };
-    let mut flow = Flow { events, watch, envelope, include_usage, logprobs, confidence, shows_cached, agent };
+    let mut flow = Flow { events, watch, envelope, include_usage, logprobs, confidence, agent };
 
     // The head of the answer waits for the first token: until then a failure still gets its own status.
     let first = flow.next().await;
@@ -78,7 +79,7 @@ async fn generate(agent: Arc<Agent>, wire: Wire, request: Request, watch: Watch)
             Some(first) => first,
             None => flow.next().await,
         };
-        let last = !matches!(event, Event::Piece(_) | Event::Started { .. });
+        let last = matches!(event, Event::Done(_) | Event::Failed(_));
         let bytes = flow.write(event, begin);
         Some((Ok::<_, std::convert::Infallible>(bytes), (!last).then_some((flow, None))))
     });
@@ -94,7 +95,6 @@ struct Flow {
     include_usage: bool,
     logprobs: Option<u8>,
     confidence: bool,
-    shows_cached: bool,
     agent: Arc<Agent>,
 }
 
@@ -108,6 +108,8 @@ impl Flow {
                     self.watch.span.record(attribute::QUEUE_US, queued.as_micros() as i64);
                     continue;
                 }
+                // Nobody asks for it here.
+                Event::Hidden(_) => continue,
                 Event::Piece(_) => self.watch.token(),
                 Event::Done(done) => self.watch.done(done),
                 Event::Failed(_) => {}
@@ -121,7 +123,7 @@ impl Flow {
         let mut event = first;
         loop {
             match event {
-                Event::Started { .. } => {}
+                Event::Started { .. } | Event::Hidden(_) => {}
                 Event::Piece(piece) => {
                     if self.logprobs.is_some() {
                         tokens.extend(answer::logprobs(self.agent.engine.tokenizer(), &piece));
@@ -130,7 +132,7 @@ impl Flow {
                 }
                 Event::Failed(failure) => return self.watch.refuse(failure.into()),
                 Event::Done(done) => {
-                    let usage = answer::usage(&done, self.shows_cached);
+                    let usage = answer::usage(&done);
                     let terrace = self.confidence.then(|| answer::terrace(&done, self.agent.engine.load()));
                     let logprobs = self.logprobs.map(|_| tokens);
                     let finish = done.finish_reason.as_str();
@@ -148,7 +150,7 @@ impl Flow {
             out.extend(self.envelope.begin());
         }
         match event {
-            Event::Started { .. } => {}
+            Event::Started { .. } | Event::Hidden(_) => {}
             Event::Piece(piece) => {
                 let logprobs = self.logprobs.map(|_| answer::logprobs(self.agent.engine.tokenizer(), &piece));
                 if !piece.text.is_empty() || logprobs.is_some() {
@@ -158,7 +160,7 @@ impl Flow {
             Event::Done(done) => {
                 out.extend_from_slice(&self.envelope.end(done.finish_reason.as_str()));
                 if self.include_usage {
-                    out.extend_from_slice(&self.envelope.usage(answer::usage(&done, self.shows_cached)));
+                    out.extend_from_slice(&self.envelope.usage(answer::usage(&done)));
                 }
                 if self.confidence {
                     let terrace = answer::terrace(&done, self.agent.engine.load());

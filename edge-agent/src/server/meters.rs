@@ -1,5 +1,6 @@
 //! The agent's metrics.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -12,7 +13,7 @@ use terrace_telemetry::Metrics;
 use terrace_telemetry::metrics::{seconds, short_seconds};
 use terrace_telemetry::names::metric;
 
-use crate::engine::Done;
+use crate::engine::{Done, EngineStats};
 
 /// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,8 +56,13 @@ pub struct Meters {
     requests: Family<ByOutcome, Counter>,
     prompt_tokens: Counter,
     output_tokens: Counter,
+    cached_tokens: Counter,
     running: Gauge,
     queued: Gauge,
+    free_kv_blocks: Gauge,
+    kv_blocks: Gauge,
+    preemptions: Counter,
+    evictions: Counter,
     certificate: Gauge,
 }
 
@@ -79,16 +85,25 @@ impl Meters {
             requests: metrics.register(metric::REQUESTS, "Requests by outcome", Family::default()),
             prompt_tokens: counter(metric::PROMPT_TOKENS, "Prompt tokens of answered requests"),
             output_tokens: counter(metric::OUTPUT_TOKENS, "Tokens of answers"),
+            cached_tokens: counter(metric::CACHED_TOKENS, "Prompt tokens that were found in the KV cache"),
             running: gauge(metric::RUNNING, "Sequences that run"),
             queued: gauge(metric::QUEUED, "Sequences that wait"),
+            free_kv_blocks: gauge(metric::FREE_KV_BLOCKS, "Blocks of the KV cache that can be had"),
+            kv_blocks: gauge(metric::KV_BLOCKS, "Blocks of the KV cache"),
+            preemptions: counter(metric::PREEMPTIONS, "Sequences that had to give their blocks back for a while"),
+            evictions: counter(metric::EVICTIONS, "Blocks whose content was forgotten to make room"),
             certificate: gauge(metric::CERTIFICATE_EXPIRY, "Seconds until the certificate ends"),
         }
     }
 
-    /// Writes the gauges of now.
-    pub fn observe(&self, load: &Load, certificate_left: Option<Duration>) {
+    /// Writes the gauges of now, and what the engine counts itself.
+    pub fn observe(&self, load: &Load, stats: EngineStats, certificate_left: Option<Duration>) {
         self.running.set(i64::from(load.running));
         self.queued.set(i64::from(load.queued));
+        self.free_kv_blocks.set(load.free_kv_blocks.cast_signed());
+        self.kv_blocks.set(load.total_kv_blocks.cast_signed());
+        self.preemptions.inner().store(stats.preemptions, Relaxed);
+        self.evictions.inner().store(stats.evictions, Relaxed);
         if let Some(left) = certificate_left {
             self.certificate.set(i64::try_from(left.as_secs()).unwrap_or(i64::MAX));
         }
@@ -105,6 +120,7 @@ impl Meters {
     pub(super) fn answered(&self, done: &Done) {
         self.prompt_tokens.inc_by(u64::from(done.usage.prompt));
         self.output_tokens.inc_by(u64::from(done.usage.completion));
+        self.cached_tokens.inc_by(u64::from(done.usage.cached));
         if done.usage.completion > 1 {
             self.per_token.observe(done.timings.decode.as_secs_f64() / f64::from(done.usage.completion - 1));
         }

@@ -39,8 +39,6 @@ pub(super) struct Job {
     pub(super) logprobs: Option<u8>,
     /// Whether confidence and load go with the answer.
     pub(super) confidence: bool,
-    /// Whether the caller may know what was cached.
-    pub(super) shows_cached: bool,
     pub(super) generate: GenerateRequest,
 }
 
@@ -99,8 +97,7 @@ pub(super) async fn job(
         top_logprobs: logprobs.unwrap_or(0),
         ..GenerateRequest::new(tokens, max_tokens.unwrap_or(agent.model.context_tokens))
     };
-    let shows_cached = role == Role::Router;
-    Ok(Job { stream, include_usage, logprobs, confidence: wishes.confidence, shows_cached, generate })
+    Ok(Job { stream, include_usage, logprobs, confidence: wishes.confidence, generate })
 }
 
 /// What both wires have in common.

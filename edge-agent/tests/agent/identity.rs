@@ -77,3 +77,31 @@ async fn only_a_routers_headers_are_believed() {
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert!(answer.json().get("terrace").is_none());
 }
+
+#[tokio::test]
+async fn computed_prompts_are_shared_inside_a_domain_only() {
+    let Some(agent) = Agent::start(&[]).await else { return };
+    let policy = |name: &str| agent.caller(&Identity::policy("c-1", "shop", name));
+    let (chat_router, other_router) = (policy("chat"), policy("other"));
+    let body = chat("Say hello, and then tell me which of the words of this sentence is the longest.", 2);
+    let cached = |answer: Answer| answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap();
+    let ask = async |router: &Caller, domain: Option<&str>| {
+        let header = domain.map(|domain| ("x-terrace-cache-domain", domain));
+        cached(call(router, post(&body, header.as_slice())).await)
+    };
+    assert_eq!(ask(&chat_router, Some("a")).await, 0);
+    assert!(ask(&chat_router, Some("a")).await >= 16);
+    assert_eq!(ask(&chat_router, Some("b")).await, 0, "another caller of the policy");
+    assert_eq!(ask(&other_router, Some("a")).await, 0, "another policy's caller of the same name");
+    assert_eq!(ask(&chat_router, None).await, 0, "nobody named");
+    assert_eq!(ask(&chat_router, None).await, 0, "nobody named shares with nobody");
+    // On the machine itself all are one domain, whatever they say.
+    let local = async || {
+        let mut request = agent.json("/v1/chat/completions", &body);
+        request.headers_mut().insert("x-terrace-cache-domain", "a".parse().unwrap());
+        cached(Answer::read(agent.send(request).await).await)
+    };
+    assert_eq!(local().await, 0);
+    assert!(local().await >= 16);
+    assert!(agent.metric("terrace_cached_prompt_tokens_total").await >= 32.0);
+}

@@ -25,7 +25,14 @@ for chunk in stream:
         pieces.append(choice.delta.content or "")
         finish = choice.finish_reason or finish
 assert "".join(pieces) == text
-assert usage == whole.usage, (usage, whole.usage)
+
+def counts(usage):
+    return usage.prompt_tokens, usage.completion_tokens, usage.total_tokens
+
+
+assert counts(usage) == counts(whole.usage), (usage, whole.usage)
+# The same question once more: its beginning was computed already.
+assert usage.prompt_tokens_details.cached_tokens > 0, usage
 assert finish == whole.choices[0].finish_reason
 
 completion = client.completions.create(model=model, prompt="The capital of France is", max_tokens=4, temperature=0)

@@ -58,6 +58,8 @@ pub struct Order<'a> {
     pub remaining: Duration,
     /// Policies that the request passed, this one last.
     pub via: &'a str,
+    /// Who may share computed prompts with it on a device; none: nobody.
+    pub cache_domain: Option<&'a str>,
     /// The attempt's span.
     pub span: Span,
 }
@@ -175,6 +177,9 @@ fn request(app: &App, place: &Place, order: &Order<'_>) -> Result<Request<Full<B
     let uri = match &place.site {
         Site::Device { address, .. } => {
             sent.insert(headers::DEADLINE_MS, HeaderValue::from(limits::deadline_ms(order.remaining)));
+            if let Some(domain) = order.cache_domain {
+                sent.insert(headers::CACHE_DOMAIN, header_value(domain)?);
+            }
             format!("https://{address}/v1{}", order.call.path())
         }
         Site::Endpoint(target) => {

@@ -108,6 +108,7 @@ pub async fn carry(app: &App, job: &Job, plan: &Plan, mut first: Option<Place>) 
             first_token: patience(job, attempt, last, remaining),
             remaining,
             via: &job.via,
+            cache_domain: job.cache_domain.as_deref(),
             span: span(job, &place, number),
         };
         let (uid, tier) = (place.tier.uid.clone(), place.tier.name.clone());

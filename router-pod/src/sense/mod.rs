@@ -4,6 +4,7 @@ pub mod feature;
 pub mod forbidden;
 pub mod needs;
 pub mod session;
+pub mod sharing;
 pub mod tokens;
 
 use std::time::{Duration, Instant};
@@ -37,6 +38,8 @@ pub struct Sensed {
     pub signals: Signals,
     /// The budget that covers it.
     pub budget: Option<Budget>,
+    /// Who may share computed prompts with it: see [`sharing`].
+    pub cache_domain: Option<String>,
 }
 
 /// Senses a request that came `started`.
@@ -80,7 +83,8 @@ pub fn sense(
         complexity: verdict,
         escalate_from: None,
     };
-    Ok(Sensed { classified, signals, budget: context.budget.cloned() })
+    let cache_domain = sharing::domain(&caller.name, text(given, headers::SESSION), classified.class());
+    Ok(Sensed { classified, signals, budget: context.budget.cloned(), cache_domain })
 }
 
 fn classify(

@@ -131,9 +131,11 @@ async fn admit(
     app.earn_retry();
     app.fleet.overflow().request(app.clock.now_us());
     let sensed = sense(app, &used, &head.headers, &tree, &caller, record)?;
-    let Sensed { classified, signals, budget } = sensed;
+    let Sensed { classified, signals, budget, cache_domain } = sensed;
     let started = record.started();
-    Ok((Job { id, call, request: tree, classified, signals, budget, in_use: used, started, via, span }, permit))
+    let job =
+        Job { id, call, request: tree, classified, signals, budget, cache_domain, in_use: used, started, via, span };
+    Ok((job, permit))
 }
 
 /// Reads and parses the body, once.

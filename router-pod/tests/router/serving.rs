@@ -29,6 +29,11 @@ async fn an_agent_answers_whole_and_streamed() {
     let sent = agent.last_headers();
     let deadline: u64 = sent["x-terrace-deadline-ms"].to_str().unwrap().parse().unwrap();
     assert!(deadline > 0 && deadline < 600_000, "{deadline}");
+    let domain = sent["x-terrace-cache-domain"].clone();
+    assert_eq!(domain.len(), 64);
+    let given = [("x-terrace-cache-domain", "mine")];
+    post(world.listen, "/v1/chat/completions", &given, &question("hi there")).await;
+    assert_eq!(agent.last_headers()["x-terrace-cache-domain"], domain, "a client does not choose it");
 
     let events = stream(world.listen, "/v1/chat/completions", &[], &streamed("hi there")).await;
     assert_eq!(events.headers["content-type"], "text/event-stream; charset=utf-8");
@@ -79,7 +84,9 @@ async fn an_endpoint_answers_with_its_own_model_and_credential_and_nothing_else(
     let sent = cloud.last_headers();
     assert_eq!(sent["authorization"], "Bearer sk-upstream");
     assert_eq!(sent["x-terrace-via"], "p-1");
-    for name in ["traceparent", "tracestate", "baggage", "x-terrace-x", "x-terrace-deadline-ms"] {
+    for name in
+        ["traceparent", "tracestate", "baggage", "x-terrace-x", "x-terrace-deadline-ms", "x-terrace-cache-domain"]
+    {
         assert!(sent.get(name).is_none(), "{name}");
     }
 

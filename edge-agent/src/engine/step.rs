@@ -1,0 +1,208 @@
+//! One step for everyone: which tokens go in, room for them, the network, what follows from its numbers.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use super::lane::Lane;
+use super::plan::{Prompt, share};
+use super::rates::Work;
+use super::run::{Engine, Verdict};
+use super::sequence::Turn;
+use crate::model::{BLOCK_TOKENS, Feed, Output, Wanted};
+
+/// How long finding out how fast the device is may take.
+const CALIBRATION: Duration = Duration::from_millis(300);
+
+impl Engine {
+    /// Runs one step, if anyone has something to compute.
+    pub(super) fn step(&mut self) {
+        let planned = self.plan();
+        let fed = self.make_room(planned);
+        if fed.is_empty() {
+            return;
+        }
+        self.steps += 1;
+        let lanes: Vec<(&Lane, usize)> = fed
+            .iter()
+            .filter_map(|&(order, tokens)| Some((self.lanes.iter().find(|lane| lane.order == order)?, tokens)))
+            .collect();
+        let feeds: Vec<Feed<'_>> = lanes
+            .iter()
+            .map(|(lane, tokens)| Feed {
+                blocks: lane.table.blocks(),
+                tokens: &lane.tokens[lane.position..lane.position + tokens],
+                position: lane.position,
+                wanted: lane.wanted(*tokens),
+            })
+            .collect();
+        let works: Vec<Work> = lanes.iter().map(|(lane, tokens)| lane.work(*tokens)).collect();
+        let began = self.clock.now();
+        let outputs = self.network.step(&feeds);
+        let took = self.clock.now().duration_since(began);
+        let work = works.iter().fold(Work::default(), |sum, work| sum.and(*work));
+        self.rates.measured(work, took);
+        let parts = self.parts(&works, took);
+        for (((order, tokens), output), part) in fed.into_iter().zip(outputs).zip(parts) {
+            self.advance(order, tokens, output, part, work.decoding);
+        }
+    }
+
+    /// Which lanes get how many tokens; the oldest lane first.
+    fn plan(&mut self) -> Vec<(u64, usize)> {
+        // What others computed since the last step need not be computed again.
+        self.lanes.iter_mut().for_each(|lane| lane.adopt(&mut self.pool));
+        let mut decoding = Work::default();
+        let mut prompts: Vec<&mut Lane> = Vec::new();
+        let mut planned = Vec::new();
+        for lane in &mut self.lanes {
+            if lane.decodes() {
+                decoding = decoding.and(Work::decode(lane.position));
+                planned.push((lane.order, 1));
+            } else {
+                prompts.push(lane);
+            }
+        }
+        prompts.sort_by_key(|lane| (lane.served, lane.order));
+        // Of several that begin alike one computes; the others take it over in the next step.
+        let mut begun = HashSet::new();
+        prompts.retain(|lane| {
+            let aligned = lane.adopts() && lane.position.is_multiple_of(BLOCK_TOKENS);
+            let all_but_last = &lane.tokens[..lane.tokens.len() - 1];
+            let key = if aligned { lane.table.next_key(all_but_last) } else { None };
+            key.is_none_or(|key| begun.insert(key))
+        });
+        let needs: Vec<Prompt> = prompts.iter().map(|lane| lane.prompt()).collect();
+        let shares = share(&self.limits, &self.rates, decoding, &needs);
+        for (lane, tokens) in prompts.into_iter().zip(shares).filter(|(_, tokens)| *tokens > 0) {
+            lane.served = self.steps + 1;
+            planned.push((lane.order, whole_blocks(lane.prompt(), tokens)));
+        }
+        planned.sort_unstable();
+        planned
+    }
+
+    /// Gets blocks for what is planned, from the youngest sequences if there are no others, and the copies done that
+    /// keep sequences of one past apart. Returns what can be fed.
+    fn make_room(&mut self, planned: Vec<(u64, usize)>) -> Vec<(u64, usize)> {
+        let mut copies = Vec::new();
+        let mut fed = Vec::new();
+        for (order, tokens) in planned {
+            // The oldest come first, so whoever is preempted here was not fed yet.
+            while let Some(lane) = self.lanes.iter_mut().find(|lane| lane.order == order) {
+                let positions = lane.position..lane.position + tokens;
+                let room = lane.table.reserve(&mut self.pool, positions.end);
+                if room.and_then(|()| lane.table.own(&mut self.pool, positions, &mut copies)).is_ok() {
+                    fed.push((order, tokens));
+                    break;
+                }
+                if !self.preempt_youngest() {
+                    break;
+                }
+            }
+        }
+        for (from, to) in copies {
+            self.network.copy_block(from, to);
+        }
+        fed
+    }
+
+    /// A step's time, divided by what each lane made it do.
+    fn parts(&self, works: &[Work], took: Duration) -> Vec<Duration> {
+        let weights: Vec<f64> = works.iter().map(|work| self.rates.predict(*work).as_secs_f64() + 1e-9).collect();
+        let total: f64 = weights.iter().sum();
+        weights.iter().map(|weight| took.mul_f64(weight / total)).collect()
+    }
+
+    /// What follows for one lane.
+    fn advance(&mut self, order: u64, tokens: usize, output: Output, part: Duration, batch: usize) {
+        let Some(index) = self.lanes.iter().position(|lane| lane.order == order) else { return };
+        let lane = &mut self.lanes[index];
+        lane.sequence.compute += part;
+        if lane.decodes() {
+            lane.sequence.batched += batch as u64;
+        }
+        lane.position += tokens;
+        lane.table.publish(&mut self.pool, &lane.tokens, lane.position);
+        lane.pooled(output.hidden);
+        if lane.left() > 0 {
+            return;
+        }
+        let logits = output.logits.into_iter().next().unwrap_or_default();
+        // Siblings begin where the prompt ends: with the same blocks and the same logits.
+        let siblings = std::mem::take(&mut lane.siblings);
+        let mut orders = vec![order];
+        for (sequence, place) in siblings {
+            let room = self.lanes.len() < self.shared.slots as usize;
+            let Some(lane) = self.lanes.iter().find(|lane| lane.order == order) else { return };
+            self.admitted += 1;
+            let twin = lane.fork(room.then_some(&mut self.pool), self.admitted, sequence, place);
+            if room {
+                orders.push(twin.order);
+                self.lanes.push(twin);
+            } else {
+                self.pause(twin);
+            }
+        }
+        let last = orders.pop();
+        for order in orders {
+            self.turn(order, logits.clone());
+        }
+        if let Some(order) = last {
+            self.turn(order, logits);
+        }
+    }
+
+    /// What a lane says to new logits.
+    fn turn(&mut self, order: u64, logits: Vec<f32>) {
+        let Some(index) = self.lanes.iter().position(|lane| lane.order == order) else { return };
+        let lane = &mut self.lanes[index];
+        match lane.sequence.turn(logits, &self.tokenizer, self.clock.now()) {
+            Turn::Continues(id) => return lane.tokens.push(id),
+            Turn::Ends(reason) => {
+                if lane.sequence.request.max_tokens > 0 {
+                    self.shared.measured_answer(lane.sequence.completion());
+                }
+                lane.sequence.end(reason, self.clock.now());
+            }
+            Turn::Fails(failure) => _ = Verdict::Failed(failure).goes_on(&lane.sequence.events),
+        }
+        let mut lane = self.lanes.remove(index);
+        lane.table.release(&mut self.pool);
+    }
+
+    /// A few steps of nothing, so that rates are known when the first request comes. No block is anybody's yet.
+    pub(super) fn calibrate(&mut self) {
+        let blocks: Vec<u32> = (0..self.network.blocks().min(8) as u32).collect();
+        let most = (blocks.len() * BLOCK_TOKENS).min(64);
+        let tokens = vec![0; most];
+        let mut run = |position: usize, tokens: &[u32]| {
+            let began = self.clock.now();
+            self.network.step(&[Feed { blocks: &blocks, tokens, position, wanted: Wanted::NEXT }]);
+            self.shared.moved();
+            self.clock.now().duration_since(began)
+        };
+        let began = self.clock.now();
+        // The first step fetches the weights from memory for the first time, and starts threads.
+        run(0, &tokens[..1]);
+        let one = run(0, &tokens[..1]);
+        self.rates.measured(Work::decode(0), one);
+        // On a slow device a long chunk would take too long.
+        let longest = (CALIBRATION.as_secs_f64() / 4.0 / one.as_secs_f64().max(1e-6)) as usize;
+        for len in [most, most / 2, most / 4, 1, 1] {
+            let len = len.min(longest).max(1);
+            if self.clock.now().duration_since(began) > CALIBRATION {
+                break;
+            }
+            let work = if len == 1 { Work::decode(0) } else { Work::prefill(0, len) };
+            let took = run(0, &tokens[..len]);
+            self.rates.measured(work, took);
+        }
+    }
+}
+
+/// As many tokens as end at a block's border, so that others can take the blocks over; all if it is the prompt's end or
+/// less than a block.
+fn whole_blocks(prompt: Prompt, tokens: usize) -> usize {
+    let end = (prompt.position + tokens) / BLOCK_TOKENS * BLOCK_TOKENS;
+    if tokens < prompt.left && end > prompt.position { end - prompt.position } else { tokens }
+}

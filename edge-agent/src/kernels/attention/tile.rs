@@ -1,0 +1,158 @@
+//! A few queries that share their keys, over one stretch of positions or over all of them.
+
+use std::ops::Range;
+
+use half::f16;
+
+use super::{Attention, BLOCK_TOKENS, STRETCH};
+use crate::device::Cpu;
+use crate::kernels::distribution::exp;
+
+/// Queries of a tile: with two vectors of keys each they fill the twelve sums that sixteen registers leave room for.
+pub(super) const TILE: usize = 6;
+
+/// The queries and what they look at.
+pub(super) struct Tile<'a> {
+    pub(super) shape: &'a Attention,
+    pub(super) blocks: &'a [u32],
+    pub(super) kv_head: usize,
+    pub(super) keys: &'a [f16],
+    pub(super) values: &'a [f16],
+    /// How many of the places below are taken.
+    pub(super) count: usize,
+    /// Turned and scaled.
+    pub(super) queries: [&'a [f32]; TILE],
+    /// Where each query stands; none stands before the one before it.
+    pub(super) positions: [usize; TILE],
+}
+
+/// Of each query, what one or several stretches have given so far, beside the weighted sums of values.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Partial {
+    /// The largest score; minus infinity where nothing was seen.
+    largest: [f32; TILE],
+    /// Sum of the weights, which are relative to the largest score's.
+    weight: [f32; TILE],
+}
+
+/// Scores, then weights, of a stretch.
+type Scores = [[f32; STRETCH]; TILE];
+
+impl Partial {
+    pub(super) const EMPTY: Partial = Partial { largest: [f32::NEG_INFINITY; TILE], weight: [0.0; TILE] };
+
+    /// Takes a later stretch in. `sums` and `part` have `width` numbers for each query.
+    pub(super) fn merge(&mut self, count: usize, sums: &mut [f32], other: &Partial, part: &[f32], width: usize) {
+        let rows = sums.chunks_exact_mut(width).zip(part.chunks_exact(width));
+        for (query, (sums, part)) in rows.enumerate().take(count) {
+            if other.weight[query] == 0.0 {
+                continue;
+            }
+            let largest = self.largest[query].max(other.largest[query]);
+            // Where nothing was seen before, the factor is e to less than -87: as good as zero, of sums that are zero.
+            let own = exp((self.largest[query] - largest).max(-87.0));
+            let others = exp((other.largest[query] - largest).max(-87.0));
+            self.largest[query] = largest;
+            self.weight[query] = self.weight[query] * own + other.weight[query] * others;
+            sums.iter_mut().zip(part).for_each(|(sum, part)| *sum = *sum * own + part * others);
+        }
+    }
+
+    /// The weighted mean of one query.
+    pub(super) fn normalise(&self, query: usize, sums: &[f32], out: &mut [f32]) {
+        let factor = 1.0 / self.weight[query];
+        out.iter_mut().zip(sums).for_each(|(out, sum)| *out = sum * factor);
+    }
+}
+
+impl Tile<'_> {
+    /// Over everything that the queries see. `sums` has room for two tiles; the first holds the result.
+    pub(super) fn whole(&self, sums: &mut [f32]) -> Partial {
+        let (sums, part) = sums.split_at_mut(TILE * self.shape.width);
+        let mut total = Partial::EMPTY;
+        let (first, end) = (self.positions[0], self.positions[self.count - 1] + 1);
+        for (turn, stretch) in self.shape.stretches(first, end).enumerate() {
+            if turn == 0 {
+                total = self.partial(stretch, sums);
+            } else {
+                let partial = self.partial(stretch, part);
+                total.merge(self.count, sums, &partial, part, self.shape.width);
+            }
+        }
+        total
+    }
+
+    /// Over one stretch. `sums` has room for a tile.
+    pub(super) fn partial(&self, stretch: usize, sums: &mut [f32]) -> Partial {
+        let mut scores: Scores = [[0.0; STRETCH]; TILE];
+        let start = stretch * STRETCH;
+        let seen = |query: usize| {
+            let visible = self.shape.visible(self.positions[query]);
+            visible.start.clamp(start, start + STRETCH) - start..visible.end.clamp(start, start + STRETCH) - start
+        };
+        let (from, to) = (seen(0).start / BLOCK_TOKENS, seen(self.count - 1).end);
+        let blocks = &self.blocks[start / BLOCK_TOKENS..][from..to.div_ceil(BLOCK_TOKENS)];
+        #[cfg(target_arch = "x86_64")]
+        if Cpu::detect().has_avx2() && self.shape.width.is_multiple_of(16) {
+            return super::wide::partial(self, blocks, from * BLOCK_TOKENS, to, &seen, &mut scores, sums);
+        }
+        for (index, block) in blocks.iter().enumerate() {
+            let keys = &self.keys[self.shape.at(*block, self.kv_head)];
+            let at = (from + index) * BLOCK_TOKENS;
+            for (query, scores) in self.queries[..self.count].iter().zip(&mut scores) {
+                let scores = &mut scores[at..at + BLOCK_TOKENS];
+                for (q, keys) in query.iter().zip(keys.chunks_exact(BLOCK_TOKENS)) {
+                    scores.iter_mut().zip(keys).for_each(|(score, key)| *score += q * key.to_f32());
+                }
+            }
+        }
+        let partial = weigh(self.count, &seen, &mut scores);
+        sums.fill(0.0);
+        let width = self.shape.width;
+        for (index, block) in blocks.iter().enumerate() {
+            let at = (from + index) * BLOCK_TOKENS;
+            let values = &self.values[self.shape.at(*block, self.kv_head)];
+            for (slot, value) in values.chunks_exact(width).enumerate().take(to - at.min(to)) {
+                for (scores, sums) in scores[..self.count].iter().zip(sums.chunks_exact_mut(width)) {
+                    let weight = scores[at + slot];
+                    sums.iter_mut().zip(value).for_each(|(sum, v)| *sum += weight * v.to_f32());
+                }
+            }
+        }
+        partial
+    }
+}
+
+/// Scores to weights: e to the power of each less the largest; zero where a query does not look.
+#[inline(always)]
+pub(super) fn weigh(count: usize, seen: &dyn Fn(usize) -> Range<usize>, scores: &mut Scores) -> Partial {
+    const LANES: usize = 8;
+    let mut partial = Partial::EMPTY;
+    for (query, scores) in scores.iter_mut().enumerate().take(count) {
+        let seen = seen(query);
+        if seen.is_empty() {
+            scores.fill(0.0);
+            continue;
+        }
+        scores[..seen.start].fill(f32::NEG_INFINITY);
+        scores[seen.end..].fill(f32::NEG_INFINITY);
+        // Whole vectors: what is outside was just filled.
+        let (low, high) = (seen.start / LANES * LANES, seen.end.next_multiple_of(LANES));
+        let mut lanes = [f32::NEG_INFINITY; LANES];
+        for chunk in scores[low..high].chunks_exact(LANES) {
+            lanes.iter_mut().zip(chunk).for_each(|(lane, x)| *lane = if *x > *lane { *x } else { *lane });
+        }
+        let largest = lanes.into_iter().fold(f32::NEG_INFINITY, f32::max);
+        for x in &mut scores[low..high] {
+            *x = exp((*x - largest).max(-87.0));
+        }
+        scores[..seen.start].fill(0.0);
+        scores[seen.end..].fill(0.0);
+        let mut lanes = [0.0; LANES];
+        for chunk in scores[low..high].chunks_exact(LANES) {
+            lanes.iter_mut().zip(chunk).for_each(|(lane, x)| *lane += x);
+        }
+        (partial.largest[query], partial.weight[query]) = (largest, lanes.into_iter().sum());
+    }
+    partial
+}
