@@ -46,7 +46,7 @@ fn main() -> anyhow::Result<ExitCode> {
         tokio::select! {
             result = async { match options.suite {
                 Suite::Standalone => standalone::run(&place).await,
-                Suite::ApiServer { only, until } => api_server::run(&place, only, until).await,
+                Suite::ApiServer { only, until } => Box::pin(api_server::run(&place, only, until)).await,
                 Suite::Cluster { keep, until } => cluster::run(&place, keep, until).await,
             } } => result,
             // What runs ends with its guard, when the suite's future is dropped.

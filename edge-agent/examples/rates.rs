@@ -32,8 +32,8 @@ fn main() -> anyhow::Result<()> {
     let all: Vec<u32> = (0..(BATCH * CONTEXT / BLOCK_TOKENS) as u32).collect();
     let tables: Vec<&[u32]> = all.chunks(CONTEXT / BLOCK_TOKENS).collect();
     let mut step = |sequences: usize, tokens: &[u32], position: usize| {
-        let feed = |blocks: &&[u32]| Feed { blocks, tokens, position, wanted: Wanted::NEXT };
-        let feeds: Vec<_> = tables[..sequences].iter().map(feed).collect();
+        let feed = |blocks| Feed { blocks, tokens, position, wanted: Wanted::NEXT };
+        let feeds: Vec<_> = tables[..sequences].iter().copied().map(feed).collect();
         timed(|| model.network.step(&feeds))
     };
     let prefill = Time::median((0..REPEATS).map(|_| {
