@@ -20,8 +20,9 @@ async fn sigterm_under_load_finishes_what_was_taken_and_answers_the_rest() {
         with(chat(&format!("Write a story about {n} ships."), 60), more)
     };
     let (early, late) = (0..7u32, 7..20u32);
-    let ask =
-        async |n: u32| Answer::read(agent.send(agent.json("/v1/chat/completions", &body(n, n % 2 == 0))).await).await;
+    let ask = async |n: u32| {
+        Answer::read(agent.send(agent.json("/v1/chat/completions", &body(n, n.is_multiple_of(2)))).await).await
+    };
     let full = async {
         let mut now = load(&agent).await;
         while (now["running"].as_u64(), now["queued"].as_u64()) != (Some(3), Some(4)) {
