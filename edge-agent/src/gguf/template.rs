@@ -1,10 +1,15 @@
 //! The chat template that a file carries: Jinja as Hugging Face's tools run it.
 
-use minijinja::syntax::SyntaxConfig;
-use minijinja::value::Serde;
-use minijinja::{Environment, ErrorKind, Value, context};
+use std::sync::Arc;
 
-use super::{GgufError, Metadata};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Kwargs, Serde};
+use minijinja::{Environment, ErrorKind, Value, context};
+use serde::Serialize;
+use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
+
+use super::control::Controls;
+use super::{GgufError, Metadata, Prompt, Tokenizer};
 
 const KEY: &str = "tokenizer.chat_template";
 const NAME: &str = "chat";
@@ -13,6 +18,7 @@ const NAME: &str = "chat";
 pub struct ChatTemplate {
     environment: Environment<'static>,
     source: String,
+    controls: Arc<Controls>,
     bos: String,
     eos: String,
 }
@@ -37,6 +43,9 @@ pub enum TemplateError {
         /// What went wrong there.
         kind: String,
     },
+    /// They hold every mark that could tell their words from the template's.
+    #[error("the messages hold all of the code points U+FDD0 to U+FDEF, which are no characters: send text")]
+    Marks,
 }
 
 impl ChatTemplate {
@@ -44,7 +53,7 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// When it is not a template.
-    pub fn from_metadata(metadata: &Metadata, bos: &str, eos: &str) -> Result<Option<ChatTemplate>, GgufError> {
+    pub fn from_metadata(metadata: &Metadata, tokenizer: &Tokenizer) -> Result<Option<ChatTemplate>, GgufError> {
         let Some(source) = metadata.optional_string(KEY)? else { return Ok(None) };
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
@@ -55,14 +64,21 @@ impl ChatTemplate {
             Err(minijinja::Error::new(ErrorKind::InvalidOperation, message))
         });
         environment.add_function("strftime_now", strftime_now);
+        environment.add_filter("tojson", to_json);
         environment
             .add_template_owned(NAME, source.to_owned())
             .map_err(|e| GgufError::key(KEY, format!("line {}: {}", e.line().unwrap_or(0), e.kind())))?;
-        Ok(Some(ChatTemplate { environment, source: source.to_owned(), bos: bos.to_owned(), eos: eos.to_owned() }))
+        Ok(Some(ChatTemplate {
+            environment,
+            source: source.to_owned(),
+            controls: tokenizer.controls().clone(),
+            bos: tokenizer.bos_text().to_owned(),
+            eos: tokenizer.eos_text().to_owned(),
+        }))
     }
 
     /// The prompt that asks for the next answer of the assistant. `messages` are OpenAI's (`role`, `content`, …);
-    /// `tools` its list of tools, if any.
+    /// `tools` its list of tools, if any. Control tokens that a message writes out stay words.
     ///
     /// # Errors
     /// [`TemplateError`]; it never repeats what the messages say.
@@ -70,16 +86,20 @@ impl ChatTemplate {
         &self,
         messages: &[serde_json::Value],
         tools: Option<&serde_json::Value>,
-    ) -> Result<String, TemplateError> {
+    ) -> Result<Prompt, TemplateError> {
+        let values: Vec<&serde_json::Value> = messages.iter().chain(tools).collect();
+        let mark = Controls::mark_for(&values, &self.source).ok_or(TemplateError::Marks)?;
+        let messages: Vec<_> = messages.iter().map(|message| self.controls.mark_all(message, mark)).collect();
         let variables = context! {
             messages => Value::from(Serde(messages)),
-            tools => tools.map(|t| Value::from(Serde(t))),
+            tools => tools.map(|tools| Value::from(Serde(self.controls.mark_all(tools, mark)))),
             add_generation_prompt => true,
             bos_token => self.bos.as_str(),
             eos_token => self.eos.as_str(),
         };
         let template = self.environment.get_template(NAME).map_err(|e| self.explain(&e))?;
-        template.render(variables).map_err(|e| self.explain(&e))
+        let text = template.render(variables).map_err(|e| self.explain(&e))?;
+        Ok(Prompt { text, mark: Some(mark) })
     }
 
     fn explain(&self, error: &minijinja::Error) -> TemplateError {
@@ -95,4 +115,40 @@ impl ChatTemplate {
 fn strftime_now(format: String) -> Result<String, minijinja::Error> {
     jiff::fmt::strtime::format(&format, &jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC))
         .map_err(|_| minijinja::Error::new(ErrorKind::InvalidOperation, "strftime_now does not know this format"))
+}
+
+/// As Python's `json.dumps(value, ensure_ascii=False)` writes it, which is what models were trained on; Jinja's own filter
+/// of this name escapes for HTML.
+fn to_json(value: Value, options: Kwargs) -> Result<String, minijinja::Error> {
+    let indent = options.get::<Option<usize>>("indent")?;
+    options.get::<Option<bool>>("ensure_ascii")?;
+    options.assert_all_used()?;
+    match indent {
+        None => dump(&value, Spaced),
+        Some(width) => dump(&value, PrettyFormatter::with_indent(" ".repeat(width.min(16)).as_bytes())),
+    }
+}
+
+fn dump(value: &Value, formatter: impl Formatter) -> Result<String, minijinja::Error> {
+    let mut out = Vec::new();
+    let failed = || minijinja::Error::new(ErrorKind::BadSerialization, "tojson cannot write this value");
+    value.serialize(&mut Serializer::with_formatter(&mut out, formatter)).map_err(|_| failed())?;
+    String::from_utf8(out).map_err(|_| failed())
+}
+
+/// A space behind each comma and colon.
+struct Spaced;
+
+impl Formatter for Spaced {
+    fn begin_array_value<W: ?Sized + std::io::Write>(&mut self, to: &mut W, first: bool) -> std::io::Result<()> {
+        if first { Ok(()) } else { to.write_all(b", ") }
+    }
+
+    fn begin_object_key<W: ?Sized + std::io::Write>(&mut self, to: &mut W, first: bool) -> std::io::Result<()> {
+        if first { Ok(()) } else { to.write_all(b", ") }
+    }
+
+    fn begin_object_value<W: ?Sized + std::io::Write>(&mut self, to: &mut W) -> std::io::Result<()> {
+        to.write_all(b": ")
+    }
 }

@@ -72,7 +72,7 @@ impl Attention {
         block as usize * self.block() + head * self.width * BLOCK_TOKENS
     }
 
-    /// `angles` holds, for each position, `width / 2` cosines and then as many sines. `keys` and `values` are the
+    /// `angles` holds, for each row, `width / 2` cosines and then as many sines. `keys` and `values` are the
     /// cache, block after block; the rows' own keys and values are written into it first. `out` has a row of
     /// `heads * width` for each.
     pub fn run(
@@ -87,12 +87,13 @@ impl Attention {
         let rows: Vec<Row<'_>> =
             spans.iter().flat_map(|s| (0..s.len).map(|i| Row { blocks: s.blocks, position: s.position + i })).collect();
         assert!(qkv.len() == rows.len() * self.row() && out.len() == rows.len() * self.heads * self.width);
+        assert!(angles.len() == rows.len() * self.width, "angles for other rows");
         let mut queries = vec![0.0; out.len()];
         let mut turned = vec![0.0; self.width];
-        for ((row, qkv), queries) in
-            rows.iter().zip(qkv.chunks_exact(self.row())).zip(queries.chunks_exact_mut(self.heads * self.width))
+        let turns = rows.iter().zip(angles.chunks_exact(self.width));
+        for (((row, angles), qkv), queries) in
+            turns.zip(qkv.chunks_exact(self.row())).zip(queries.chunks_exact_mut(self.heads * self.width))
         {
-            let angles = &angles[row.position * self.width..(row.position + 1) * self.width];
             let heads: Vec<&[f32]> = qkv.chunks_exact(self.width).collect();
             for (from, to) in heads[..self.heads].iter().zip(queries.chunks_exact_mut(self.width)) {
                 self.rotate(from, angles, self.scale, to);
@@ -310,8 +311,9 @@ mod tests {
                 let part = |x: &[f32]| x[position * a.row()..(position + len) * a.row()].to_vec();
                 let batch = [part(&second), part(&first)].concat();
                 let spans = [1, 0].map(|s| Span { blocks: &tables[s], position, len });
+                let turns = angles[position * width..(position + len) * width].repeat(2);
                 let mut out = vec![0.0; 2 * len * a.heads * a.width];
-                a.run(&batch, &spans, &angles, &mut keys, &mut values, &mut out);
+                a.run(&batch, &spans, &turns, &mut keys, &mut values, &mut out);
                 let (b, f) = out.split_at(out.len() / 2);
                 found[0].extend_from_slice(f);
                 found[1].extend_from_slice(b);

@@ -19,5 +19,5 @@ mod portable;
 pub use attention::{Attention, BLOCK_TOKENS, RotaryStyle, Span};
 pub use distribution::Distribution;
 pub use matrix::{Matrix, Packing};
-pub use pointwise::{gated_silu, rms_norm};
+pub use pointwise::{gated_gelu, gated_silu, rms_norm};
 pub use pool::set_threads;

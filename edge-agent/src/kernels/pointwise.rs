@@ -51,6 +51,24 @@ widest! {
     }
 }
 
+widest! {
+    /// As [`gated_silu`], with the Gaussian's gate by its approximation with `tanh` (Hendrycks and Gimpel 2016):
+    /// `x / 2 * (1 + tanh(u))` is `x` times the sigmoid of `2u`.
+    pub fn gated_gelu(x: &[f32], width: usize, out: &mut [f32]) {
+        // Twice the root of 2/pi.
+        const SLOPE: f32 = 1.595_769_1;
+        for (x, out) in x.chunks_exact(2 * width).zip(out.chunks_exact_mut(width)) {
+            let (gate, up) = x.split_at(width);
+            for ((out, gate), up) in out.iter_mut().zip(gate).zip(up) {
+                let u = SLOPE * gate * (1.0 + 0.044_715 * gate * gate);
+                let e = exp((-u.abs()).max(-87.0));
+                let numerator = if u >= 0.0 { 1.0 } else { e };
+                *out = gate * (numerator / (1.0 + e)) * up;
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,6 +85,21 @@ mod tests {
                 let exact = f64::from(*x) / (mean + 1e-5).sqrt() * f64::from(*g);
                 assert!((exact - f64::from(*o)).abs() < 1e-5);
             }
+        }
+    }
+
+    #[test]
+    fn the_gaussian_gate_is_its_formula() {
+        let width = 201;
+        let gate: Vec<f32> = (0..width).map(|i| (i as f32 - 100.0) * 0.1).collect();
+        let x: Vec<f32> = gate.iter().copied().chain((0..width).map(|i| 1.0 + i as f32 * 0.01)).collect();
+        let mut out = vec![0.0; width];
+        gated_gelu(&x, width, &mut out);
+        for i in 0..width {
+            let (g, up) = (f64::from(x[i]), f64::from(x[width + i]));
+            let u = (2.0 / std::f64::consts::PI).sqrt() * (g + 0.044715 * g.powi(3));
+            let exact = 0.5 * g * (1.0 + u.tanh()) * up;
+            assert!((exact - f64::from(out[i])).abs() <= 1e-5 * exact.abs() + 1e-6, "{g}: {exact} {}", out[i]);
         }
     }
 

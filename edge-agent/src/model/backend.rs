@@ -9,7 +9,7 @@ use burn::tensor::ops::{FloatTensor, IntTensor};
 use burn::tensor::{Bytes, DType, Shape};
 use half::f16;
 
-use crate::kernels::{Attention, Matrix, Span, gated_silu, rms_norm};
+use crate::kernels::{Attention, Matrix, Span, gated_gelu, gated_silu, rms_norm};
 
 /// Burn's operations and the decoder's own. All rows are `[rows, width]`, contiguous, `f32`.
 pub trait QuantBackend: Backend {
@@ -24,6 +24,9 @@ pub trait QuantBackend: Backend {
 
     /// `silu` of the first half of each row times the second: `[m, width / 2]`.
     fn gated_silu(x: FloatTensor<Self>) -> FloatTensor<Self>;
+
+    /// `gelu`, by its approximation with `tanh`, of the first half of each row times the second: `[m, width / 2]`.
+    fn gated_gelu(x: FloatTensor<Self>) -> FloatTensor<Self>;
 
     /// Rotary positions, cache write and attention; see [`Attention::run`]. The cache is changed in place.
     fn cached_attention(
@@ -68,6 +71,11 @@ impl QuantBackend for Flex {
     fn gated_silu(x: FlexTensor) -> FlexTensor {
         let width = x.layout().shape()[1] / 2;
         rows(&x, width, |x, out| gated_silu(x, width, out))
+    }
+
+    fn gated_gelu(x: FlexTensor) -> FlexTensor {
+        let width = x.layout().shape()[1] / 2;
+        rows(&x, width, |x, out| gated_gelu(x, width, out))
     }
 
     fn cached_attention(

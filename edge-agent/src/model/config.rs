@@ -1,129 +1,180 @@
 //! A network's shape, read from the metadata and held against what this program can run.
 
 use super::LoadOptions;
+use super::family::{Family, Local};
 use super::load::LoadError;
-use crate::gguf::{Gguf, GgufError, Metadata, dequantize};
-use crate::kernels::{Attention, BLOCK_TOKENS, RotaryStyle};
+use super::rotary::{Rotary, above};
+use super::tensors::Tensors;
+use crate::gguf::{Array, Gguf, GgufError, Metadata, Value};
+use crate::kernels::{Attention, BLOCK_TOKENS};
 
 /// Tokens of context when neither the file nor the operator says.
 const DEFAULT_CONTEXT: u32 = 2048;
 /// A context shorter than this answers nothing.
 const MIN_CONTEXT: usize = 64;
+/// Layers of the one Gemma 3 whose queries are scaled otherwise (27B); files do not say so.
+const GEMMA3_27B_LAYERS: usize = 62;
 
 /// Shape of a decoder.
 #[derive(Debug, Clone)]
 pub(super) struct Config {
-    pub(super) layers: usize,
+    pub(super) family: &'static Family,
     pub(super) width: usize,
     pub(super) feed_forward: usize,
     pub(super) vocabulary: usize,
     pub(super) epsilon: f32,
-    pub(super) attention: Attention,
+    /// For each layer, which of the views is its.
+    pub(super) layers: Vec<usize>,
+    /// What a layer can see: everything, and for some architectures a window.
+    pub(super) views: Vec<View>,
     /// Prompt and answer together, in tokens: whole blocks.
     pub(super) context: usize,
     /// Blocks of the KV cache.
     pub(super) blocks: usize,
-    rope_base: f32,
-    rope_scale: f32,
+}
+
+/// How far a layer sees, and how it writes positions.
+#[derive(Debug, Clone)]
+pub(super) struct View {
+    pub(super) attention: Attention,
+    pub(super) rotary: Rotary,
 }
 
 impl Config {
-    /// Reads the keys of the `llama` architecture. The context is the least of what the file was trained for, what was
-    /// asked for, and what the cache's limit has room for.
-    pub(super) fn llama(file: &Gguf, options: &LoadOptions) -> Result<Config, LoadError> {
+    /// Reads the family's keys. The context is the least of what the file was trained for, what was asked for, and
+    /// what the cache's limit has room for.
+    pub(super) fn read(
+        file: &Gguf,
+        tensors: &Tensors<'_>,
+        family: &'static Family,
+        options: &LoadOptions,
+    ) -> Result<Config, LoadError> {
         let m = file.metadata();
-        let size = |key: &str| positive(m, &format!("llama.{key}"));
-        let (layers, width, heads) = (size("block_count")?, size("embedding_length")?, size("attention.head_count")?);
-        let kv_heads = optional(m, "llama.attention.head_count_kv")?.unwrap_or(heads);
-        let head_width = optional(m, "llama.attention.key_length")?.unwrap_or(width / heads);
-        if !heads.is_multiple_of(kv_heads) || head_width == 0 || !head_width.is_multiple_of(2) {
-            let problem = format!("{heads} heads over {kv_heads} of keys, {head_width} wide, cannot be run");
-            return Err(GgufError::key("llama.attention.head_count", problem).into());
-        }
-        for (key, expected) in [("rope.dimension_count", head_width), ("attention.value_length", head_width)] {
-            let key = format!("llama.{key}");
-            if let Some(found) = optional(m, &key)?
-                && found != expected
-            {
-                let problem = format!("{found} is not the heads' width of {expected}, which is not supported");
-                return Err(GgufError::key(key, problem).into());
+        refuse_variants(m, family)?;
+        let size = |name: &str| positive(m, &family.key(name));
+        let (layers, width) = (size("block_count")?, size("embedding_length")?);
+        let trained = m.optional_u32(&family.key("context_length"))?.filter(|n| *n > 0).unwrap_or(DEFAULT_CONTEXT);
+        let attention = attention(m, family, layers, width)?;
+        let mut rotary = Rotary::from_metadata(m, family, attention.width, trained as usize)?;
+        if tensors.find("rope_freqs.weight", &[attention.width / 2])?.is_some() {
+            let factors = tensors.vector("rope_freqs.weight", attention.width / 2)?;
+            if factors.iter().any(|f| !f.is_normal() || *f < 0.0) {
+                return Err(GgufError::tensor("rope_freqs.weight", "has factors that are not above zero").into());
             }
+            rotary = rotary.slower(|i| f64::from(factors[i]));
         }
-        if m.optional_u32("llama.expert_count")?.unwrap_or(0) > 0 {
-            return Err(GgufError::key("llama.expert_count", "mixtures of experts are not supported").into());
-        }
-        let rope_scale = match m.optional_string("llama.rope.scaling.type")? {
-            None | Some("none") => 1.0,
-            Some("linear") => m.optional_f32("llama.rope.scaling.factor")?.filter(|f| *f > 0.0).unwrap_or(1.0),
-            Some(other) => {
-                let problem = format!("`{other}` is not supported; these are: none, linear");
-                return Err(GgufError::key("llama.rope.scaling.type", problem).into());
+        let mut views = vec![View { attention, rotary }];
+        let mut view_of = vec![0; layers];
+        let window = m.optional_u32(&family.key("attention.sliding_window"))?.filter(|n| *n > 0).map(|n| n as usize);
+        match (&family.local, window) {
+            (Some(local), Some(window)) => {
+                let base = above(m, family.key("rope.freq_base_swa"), 1.0)?.unwrap_or(local.base);
+                let rotary = Rotary::plain(base, attention.width);
+                views.push(View { attention: Attention { window: Some(window), ..attention }, rotary });
+                view_of = local_layers(m, family, local, layers)?.into_iter().map(usize::from).collect();
             }
-        };
-        let embedding = file.tensor("token_embd.weight")?;
-        let vocabulary = embedding.shape.get(1).copied().unwrap_or(0);
-        let epsilon = m.optional_f32("llama.attention.layer_norm_rms_epsilon")?.unwrap_or(1e-5);
-        let trained = m.optional_u32("llama.context_length")?.filter(|n| *n > 0).unwrap_or(DEFAULT_CONTEXT);
-        let wanted = options.context_tokens.map_or(trained, |n| n.min(trained)) as usize;
-        // Keys and values, two bytes a number.
-        let per_block = (4 * BLOCK_TOKENS) as u64 * (layers * kv_heads * head_width) as u64;
-        let each = wanted.div_ceil(BLOCK_TOKENS);
-        let blocks = match options.kv_cache_bytes {
-            Some(limit) => usize::try_from(limit / per_block).unwrap_or(usize::MAX),
-            None => each.saturating_mul(options.max_sequences.max(1) as usize),
-        };
-        // Block numbers have 32 bits.
-        let blocks = blocks.min(u32::MAX as usize);
-        let context = wanted.min(blocks.saturating_mul(BLOCK_TOKENS)) / BLOCK_TOKENS * BLOCK_TOKENS;
-        if context < MIN_CONTEXT.min(wanted / BLOCK_TOKENS * BLOCK_TOKENS).max(BLOCK_TOKENS) {
-            let need = per_block * (MIN_CONTEXT / BLOCK_TOKENS) as u64;
-            return Err(LoadError::KvCache { limit: options.kv_cache_bytes.unwrap_or_default(), need });
+            (None, Some(window)) if window < trained as usize => {
+                let problem = "sliding windows are only supported for gemma3";
+                return Err(GgufError::key(family.key("attention.sliding_window"), problem).into());
+            }
+            _ => {}
         }
+        let per_token = 4 * layers as u64 * attention.kv_heads as u64 * attention.width as u64;
+        let (context, blocks) = cache(trained, per_token, options)?;
         Ok(Config {
-            layers,
+            family,
             width,
             feed_forward: size("feed_forward_length")?,
-            vocabulary,
-            epsilon,
-            attention: Attention {
-                heads,
-                kv_heads,
-                width: head_width,
-                scale: 1.0 / (head_width as f32).sqrt(),
-                window: None,
-                style: RotaryStyle::Interleaved,
-            },
+            vocabulary: file.tensor("token_embd.weight")?.shape.get(1).copied().unwrap_or(0),
+            epsilon: above(m, family.key("attention.layer_norm_rms_epsilon"), 0.0)?.unwrap_or(1e-5) as f32,
+            layers: view_of,
+            views,
             context,
             blocks,
-            rope_base: m.optional_f32("llama.rope.freq_base")?.filter(|b| *b > 0.0).unwrap_or(10_000.0),
-            rope_scale,
         })
     }
 
-    /// For each position, the cosines and then the sines of its rotations.
-    pub(super) fn angles(&self, file: &Gguf) -> Result<Vec<f32>, GgufError> {
-        let half = self.attention.width / 2;
-        let mut slower = vec![1.0; half];
-        if file.find("rope_freqs.weight").is_some() {
-            // Llama 3 stretches its slow rotations by a factor each.
-            let factors = file.shaped("rope_freqs.weight", &[half])?;
-            dequantize(factors.kind, factors.bytes, &mut slower);
-        }
-        let frequency = |i: usize| {
-            let plain = f64::from(self.rope_base).powf(-2.0 * i as f64 / self.attention.width as f64);
-            plain / f64::from(slower[i]) / f64::from(self.rope_scale)
-        };
-        let frequencies: Vec<f64> = (0..half).map(frequency).collect();
-        let mut angles = Vec::with_capacity(self.context * self.attention.width);
-        for position in 0..self.context {
-            angles.extend(frequencies.iter().map(|f| (position as f64 * f).cos() as f32));
-            angles.extend(frequencies.iter().map(|f| (position as f64 * f).sin() as f32));
-        }
-        Ok(angles)
+    /// What is the same for all layers of attention.
+    pub(super) fn attention(&self) -> &Attention {
+        &self.views[0].attention
     }
 }
 
-/// A size above zero that must be there. Sizes above 2^20 are no model's, and products of two of them fit a `usize`.
+/// Keys that make another network of the architecture.
+fn refuse_variants(m: &Metadata, family: &Family) -> Result<(), GgufError> {
+    let refuse = |key: String, problem: &str| Err(GgufError::key(key, problem));
+    if m.optional_u32(&family.key("expert_count"))?.is_some_and(|n| n > 0) {
+        return refuse(family.key("expert_count"), "mixtures of experts are not supported");
+    }
+    if m.optional_bool(&family.key("attention.causal"))? == Some(false) {
+        return refuse(family.key("attention.causal"), "attention to later tokens is not supported");
+    }
+    for name in ["attn_logit_softcapping", "final_logit_softcapping"] {
+        if m.optional_f32(&family.key(name))?.is_some_and(|cap| cap != 0.0) {
+            return refuse(family.key(name), "capped logits are not supported");
+        }
+    }
+    Ok(())
+}
+
+fn attention(m: &Metadata, family: &Family, layers: usize, width: usize) -> Result<Attention, GgufError> {
+    let heads = positive(m, &family.key("attention.head_count"))?;
+    let kv_heads = optional(m, &family.key("attention.head_count_kv"))?.unwrap_or(heads);
+    let head = optional(m, &family.key("attention.key_length"))?.unwrap_or(width / heads);
+    if !heads.is_multiple_of(kv_heads) || head == 0 || !head.is_multiple_of(2) {
+        let problem = format!("{heads} heads over {kv_heads} of keys, {head} wide, cannot be run");
+        return Err(GgufError::key(family.key("attention.head_count"), problem));
+    }
+    for name in ["rope.dimension_count", "attention.value_length"] {
+        let key = family.key(name);
+        if let Some(found) = optional(m, &key)?
+            && found != head
+        {
+            return Err(GgufError::key(
+                key,
+                format!("{found} is not the heads' width of {head}, which is not supported"),
+            ));
+        }
+    }
+    let root = if family.name == "gemma3" && layers == GEMMA3_27B_LAYERS { width / heads } else { head };
+    let scale = above(m, family.key("attention.scale"), 0.0)?.unwrap_or(1.0 / (root as f64).sqrt());
+    Ok(Attention { heads, kv_heads, width: head, scale: scale as f32, window: None, style: family.rotary })
+}
+
+/// Which layers see only the window: the file lists them, or says how many go to each that sees everything.
+fn local_layers(m: &Metadata, family: &Family, local: &Local, layers: usize) -> Result<Vec<bool>, GgufError> {
+    let key = family.key("attention.sliding_window_pattern");
+    let every = match m.get(&key) {
+        Some(Value::Array(Array::Integers(list))) if list.len() == layers => {
+            return Ok(list.iter().map(|local| *local != 0).collect());
+        }
+        Some(Value::Array(_)) => {
+            return Err(GgufError::key(key, format!("a list must have true or false for each of {layers} layers")));
+        }
+        _ => optional(m, &key)?.unwrap_or(local.every),
+    };
+    Ok((0..layers).map(|layer| !(layer + 1).is_multiple_of(every)).collect())
+}
+
+/// Tokens of context and blocks of the cache. `per_token` is the bytes of keys and values, two a number.
+fn cache(trained: u32, per_token: u64, options: &LoadOptions) -> Result<(usize, usize), LoadError> {
+    let wanted = options.context_tokens.map_or(trained, |n| n.min(trained)) as usize;
+    let per_block = per_token.saturating_mul(BLOCK_TOKENS as u64);
+    let blocks = match options.kv_cache_bytes {
+        Some(limit) => usize::try_from(limit / per_block).unwrap_or(usize::MAX),
+        None => wanted.div_ceil(BLOCK_TOKENS).saturating_mul(options.max_sequences.max(1) as usize),
+    };
+    // Block numbers have 32 bits.
+    let blocks = blocks.min(u32::MAX as usize);
+    let context = wanted.min(blocks.saturating_mul(BLOCK_TOKENS)) / BLOCK_TOKENS * BLOCK_TOKENS;
+    if context < MIN_CONTEXT.min(wanted / BLOCK_TOKENS * BLOCK_TOKENS).max(BLOCK_TOKENS) {
+        let need = per_block.saturating_mul((MIN_CONTEXT / BLOCK_TOKENS) as u64);
+        return Err(LoadError::KvCache { limit: options.kv_cache_bytes.unwrap_or_default(), need });
+    }
+    Ok((context, blocks))
+}
+
+/// A size above zero that must be there. Sizes above 2^20 are no model's, and products of three of them fit a `u64`.
 fn positive(m: &Metadata, key: &str) -> Result<usize, GgufError> {
     let size = m.u32(key)?;
     if size == 0 || size > 1 << 20 {

@@ -5,8 +5,9 @@ use burn::tensor::backend::Backend;
 use burn::tensor::{Bytes, DType, Int, Tensor, TensorData, TensorPrimitive};
 
 use super::backend::QuantBackend;
-use crate::gguf::{Gguf, GgufError, Tensor as Stored, dequantize};
-use crate::kernels::Matrix;
+use super::family::Gate;
+use crate::gguf::Tensor as Stored;
+use crate::kernels::{Attention, Matrix};
 
 /// A product with weights that stay quantized.
 #[derive(Module, Debug)]
@@ -31,7 +32,7 @@ impl<B: Backend> QuantLinear<B> {
         };
         let (matrix, packed) = Matrix::pack(kind, bytes, rows, columns);
         let length = packed.len();
-        let data = TensorData::from_bytes(Bytes::from_bytes_vec(packed), [length], DType::U8);
+        let data = TensorData::from_bytes(Bytes::from_elems(packed), [length], DType::U8);
         QuantLinear { weights: Tensor::from_data(data, (device, DType::U8)), matrix }
     }
 }
@@ -51,26 +52,32 @@ impl<B: QuantBackend> QuantLinear<B> {
 #[derive(Module, Debug)]
 pub(super) struct Projection<B: Backend> {
     parts: Vec<QuantLinear<B>>,
+    /// Added to every output, where there is one.
+    bias: Option<Tensor<B, 1>>,
 }
 
 impl<B: Backend> Projection<B> {
     /// Outputs follow each other in the order of `tensors`.
-    pub(super) fn new(tensors: &[Stored<'_>], device: &B::Device) -> Self {
+    pub(super) fn new(tensors: &[Stored<'_>], bias: Option<Vec<f32>>, device: &B::Device) -> Self {
         let same = tensors.iter().all(|t| t.kind == tensors[0].kind);
         let parts = if same {
             vec![QuantLinear::new(tensors, device)]
         } else {
             tensors.iter().map(|t| QuantLinear::new(std::slice::from_ref(t), device)).collect()
         };
-        Projection { parts }
+        Projection { parts, bias: bias.map(|bias| vector(bias, device)) }
     }
 }
 
 impl<B: QuantBackend> Projection<B> {
     pub(super) fn forward(&self, x: Tensor<B, 2>) -> Tensor<B, 2> {
-        match self.parts.as_slice() {
+        let out = match self.parts.as_slice() {
             [one] => one.forward(x),
             parts => Tensor::cat(parts.iter().map(|p| p.forward(x.clone())).collect(), 1),
+        };
+        match &self.bias {
+            Some(bias) => out + bias.clone().unsqueeze(),
+            None => out,
         }
     }
 
@@ -88,17 +95,8 @@ pub(super) struct RmsNorm<B: Backend> {
 }
 
 impl<B: Backend> RmsNorm<B> {
-    pub(super) fn load(
-        file: &Gguf,
-        name: &str,
-        width: usize,
-        epsilon: f32,
-        device: &B::Device,
-    ) -> Result<Self, GgufError> {
-        let stored = file.shaped(name, &[width])?;
-        let mut gamma = vec![0.0; width];
-        dequantize(stored.kind, stored.bytes, &mut gamma);
-        Ok(RmsNorm { gamma: Tensor::from_data(TensorData::new(gamma, [width]), device), epsilon })
+    pub(super) fn new(gamma: Vec<f32>, epsilon: f32, device: &B::Device) -> Self {
+        RmsNorm { gamma: vector(gamma, device), epsilon }
     }
 }
 
@@ -107,6 +105,56 @@ impl<B: QuantBackend> RmsNorm<B> {
         let (x, gamma) = (x.into_primitive().tensor(), self.gamma.clone().into_primitive().tensor());
         wrap(B::rms_norm(x, gamma, self.epsilon))
     }
+}
+
+/// The same for each head of queries and of keys; values stay as they are.
+#[derive(Module, Debug)]
+pub(super) struct HeadNorms<B: Backend> {
+    query: RmsNorm<B>,
+    key: RmsNorm<B>,
+    /// Numbers of all queries of a row, and of all its keys.
+    queries: usize,
+    keys: usize,
+    width: usize,
+}
+
+impl<B: Backend> HeadNorms<B> {
+    pub(super) fn new(query: Vec<f32>, key: Vec<f32>, shape: &Attention, epsilon: f32, device: &B::Device) -> Self {
+        HeadNorms {
+            query: RmsNorm::new(query, epsilon, device),
+            key: RmsNorm::new(key, epsilon, device),
+            queries: shape.heads * shape.width,
+            keys: shape.kv_heads * shape.width,
+            width: shape.width,
+        }
+    }
+}
+
+impl<B: QuantBackend> HeadNorms<B> {
+    pub(super) fn forward(&self, qkv: Tensor<B, 2>) -> Tensor<B, 2> {
+        let [rows, row] = qkv.dims();
+        let part = |norm: &RmsNorm<B>, from: usize, to: usize| {
+            let heads = qkv.clone().slice([0..rows, from..to]).reshape([-1, self.width as i64]);
+            norm.forward(heads).reshape([rows, to - from])
+        };
+        let (keys, values) = (self.queries, self.queries + self.keys);
+        let tail = qkv.clone().slice([0..rows, values..row]);
+        Tensor::cat(vec![part(&self.query, 0, keys), part(&self.key, keys, values), tail], 1)
+    }
+}
+
+/// The gate of a feed-forward: the first half of each row, put through its function, times the second.
+pub(super) fn gated<B: QuantBackend>(x: Tensor<B, 2>, gate: Gate) -> Tensor<B, 2> {
+    let x = x.into_primitive().tensor();
+    wrap(match gate {
+        Gate::Silu => B::gated_silu(x),
+        Gate::Gelu => B::gated_gelu(x),
+    })
+}
+
+fn vector<B: Backend>(numbers: Vec<f32>, device: &B::Device) -> Tensor<B, 1> {
+    let length = numbers.len();
+    Tensor::from_data(TensorData::new(numbers, [length]), device)
 }
 
 /// A tensor of the backend's own kind.

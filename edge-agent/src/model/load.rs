@@ -6,7 +6,9 @@ use std::path::Path;
 use burn::backend::Flex;
 
 use super::config::Config;
-use super::llama::Llama;
+use super::decoder::Decoder;
+use super::family::Family;
+use super::tensors::Tensors;
 use super::{ModelInfo, Network};
 use crate::gguf::{ChatTemplate, GgmlType, Gguf, GgufError, Tokenizer};
 
@@ -48,7 +50,7 @@ pub enum LoadError {
     #[error(transparent)]
     File(#[from] GgufError),
     /// An architecture without code here.
-    #[error("architecture `{found}` is not supported; these are: llama (SmolLM2, Llama 2 and 3, Mistral)")]
+    #[error("architecture `{found}` is not supported; these are: {}", Family::list())]
     Architecture {
         /// `general.architecture` of the file.
         found: String,
@@ -78,12 +80,13 @@ impl LoadedModel {
     /// [`LoadError`], naming what cannot be used.
     pub fn from_file(file: &Gguf, options: &LoadOptions) -> Result<LoadedModel, LoadError> {
         let architecture = file.metadata().string("general.architecture")?;
-        if architecture != "llama" {
+        let Some(family) = Family::named(architecture) else {
             return Err(LoadError::Architecture { found: architecture.to_owned() });
-        }
+        };
         let tokenizer = Tokenizer::from_metadata(file.metadata())?;
-        let template = ChatTemplate::from_metadata(file.metadata(), tokenizer.bos_text(), tokenizer.eos_text())?;
-        let config = Config::llama(file, options)?;
+        let template = ChatTemplate::from_metadata(file.metadata(), &tokenizer)?;
+        let tensors = Tensors::new(file);
+        let config = Config::read(file, &tensors, family, options)?;
         if tokenizer.vocabulary() > config.vocabulary {
             let problem = format!("has {} rows for {} tokens", config.vocabulary, tokenizer.vocabulary());
             return Err(GgufError::tensor("token_embd.weight", problem).into());
@@ -99,8 +102,8 @@ impl LoadedModel {
             context_tokens: config.context as u32,
             vocabulary: config.vocabulary,
         };
-        let network = Llama::<Flex>::load(file, config, &Default::default())?;
-        file.forget_pages();
+        let network = Decoder::<Flex>::load(&tensors, config, &Default::default())?;
+        tensors.nothing_left(architecture)?;
         Ok(LoadedModel { network: Box::new(network), info, tokenizer, template })
     }
 }

@@ -3,11 +3,14 @@
 
 mod backend;
 mod config;
+mod decoder;
+mod family;
 mod info;
 mod layers;
-mod llama;
 mod load;
+mod rotary;
 mod rows;
+mod tensors;
 
 pub use backend::{LayerCache, QuantBackend};
 pub use info::ModelInfo;

@@ -177,16 +177,18 @@ impl Asked {
 
 impl Prompt {
     fn tokens(self, engine: &EngineHandle) -> Result<Vec<u32>, ApiError> {
-        let text = match self {
-            Prompt::Text(text) => text,
+        let refused = |e: String| ApiError::new(Code::InvalidRequest, e);
+        let ids = match self {
+            Prompt::Text(text) => engine.tokenizer().encode(&text),
             Prompt::Messages(messages) => {
                 let template = engine.chat_template().ok_or_else(|| {
                     ApiError::new(Code::UnsupportedFeature, "the model has no chat template: use /v1/completions")
                 })?;
-                template.render(&messages, None).map_err(|e| ApiError::new(Code::InvalidRequest, e.to_string()))?
+                let prompt = template.render(&messages, None).map_err(|e| refused(e.to_string()))?;
+                engine.tokenizer().encode_prompt(&prompt)
             }
         };
-        engine.tokenizer().encode(&text).map_err(|e| ApiError::new(Code::InvalidRequest, e.to_string()))
+        ids.map_err(|e| refused(e.to_string()))
     }
 }
 

@@ -1,5 +1,5 @@
-//! A writer of GGUF files, and a small model made with it: two layers of random weights and a vocabulary of bytes. For
-//! the tests of any crate (`#[path]`), never part of a program.
+//! A writer of GGUF files, and small models made with it, one of each architecture: two layers of random weights and a
+//! vocabulary of bytes. For the tests of any crate (`#[path]`), never part of a program.
 #![allow(dead_code)]
 
 use half::f16;
@@ -7,8 +7,8 @@ use half::f16;
 /// A file under construction.
 #[derive(Default)]
 pub struct Writer {
-    keys: Vec<u8>,
-    key_count: u64,
+    /// Name, and type with value.
+    keys: Vec<(String, Vec<u8>)>,
     tensors: Vec<(String, Vec<u64>, u32, Vec<u8>)>,
 }
 
@@ -19,10 +19,8 @@ fn put_string(to: &mut Vec<u8>, text: &str) {
 
 impl Writer {
     fn key(&mut self, key: &str, kind: u32) -> &mut Vec<u8> {
-        self.key_count += 1;
-        put_string(&mut self.keys, key);
-        self.keys.extend(kind.to_le_bytes());
-        &mut self.keys
+        self.keys.push((key.to_owned(), kind.to_le_bytes().to_vec()));
+        &mut self.keys.last_mut().unwrap().1
     }
 
     pub fn string(&mut self, key: &str, value: &str) -> &mut Self {
@@ -74,12 +72,27 @@ impl Writer {
         self
     }
 
+    /// Leaves out a key.
+    pub fn without_key(&mut self, name: &str) -> &mut Self {
+        self.keys.retain(|(other, _)| other != name);
+        self
+    }
+
+    /// Leaves out a tensor.
+    pub fn without(&mut self, name: &str) -> &mut Self {
+        self.tensors.retain(|(other, ..)| other != name);
+        self
+    }
+
     pub fn finish(&self) -> Vec<u8> {
         let mut out = b"GGUF".to_vec();
         out.extend(3u32.to_le_bytes());
         out.extend((self.tensors.len() as u64).to_le_bytes());
-        out.extend(self.key_count.to_le_bytes());
-        out.extend(&self.keys);
+        out.extend((self.keys.len() as u64).to_le_bytes());
+        for (key, value) in &self.keys {
+            put_string(&mut out, key);
+            out.extend(value);
+        }
         let mut offset = 0u64;
         for (name, shape, kind, bytes) in &self.tensors {
             put_string(&mut out, name);
@@ -105,6 +118,39 @@ pub const LAYERS: usize = 2;
 pub const CONTEXT: u32 = 256;
 /// Bytes, three merged pieces, two control tokens.
 pub const VOCABULARY: usize = 256 + 3 + 2;
+
+/// An architecture.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Family {
+    Llama,
+    Qwen2,
+    Qwen3,
+    Gemma3,
+}
+
+impl Family {
+    pub const ALL: [Family; 4] = [Family::Llama, Family::Qwen2, Family::Qwen3, Family::Gemma3];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Family::Llama => "llama",
+            Family::Qwen2 => "qwen2",
+            Family::Qwen3 => "qwen3",
+            Family::Gemma3 => "gemma3",
+        }
+    }
+
+    /// Numbers of a head; for some not the width over the heads.
+    pub fn head(self) -> usize {
+        match self {
+            Family::Llama | Family::Qwen2 => WIDTH / HEADS,
+            Family::Qwen3 | Family::Gemma3 => 2 * WIDTH / HEADS,
+        }
+    }
+}
+
+/// What a layer of `Gemma3` sees that does not see everything; the first of two.
+pub const WINDOW: usize = 7;
 
 /// How the weights are stored. The numbers are the same but for the rounding of the type.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -163,30 +209,39 @@ pub fn store(kind: Kind, numbers: &[f32]) -> (u32, Vec<u8>) {
     }
 }
 
-/// Every tensor of the small model: name, shape (columns first), numbers.
-pub fn tensors() -> Vec<(String, Vec<u64>, Vec<f32>)> {
-    let (w, kv, ff) = (WIDTH, KV_HEADS * WIDTH / HEADS, FEED_FORWARD);
+/// Every tensor of a small model: name, shape (columns first), numbers.
+pub fn tensors(family: Family) -> Vec<(String, Vec<u64>, Vec<f32>)> {
+    let (w, head, ff) = (WIDTH, family.head(), FEED_FORWARD);
+    let (queries, kv) = (HEADS * head, KV_HEADS * head);
+    let mut parts: Vec<(&str, Vec<usize>)> = vec![
+        ("attn_norm.weight", vec![w]),
+        ("attn_q.weight", vec![w, queries]),
+        ("attn_k.weight", vec![w, kv]),
+        ("attn_v.weight", vec![w, kv]),
+        ("attn_output.weight", vec![queries, w]),
+        ("ffn_norm.weight", vec![w]),
+        ("ffn_gate.weight", vec![w, ff]),
+        ("ffn_up.weight", vec![w, ff]),
+        ("ffn_down.weight", vec![ff, w]),
+    ];
+    if family == Family::Qwen2 {
+        parts.extend([("attn_q.bias", vec![queries]), ("attn_k.bias", vec![kv]), ("attn_v.bias", vec![kv])]);
+    }
+    if matches!(family, Family::Qwen3 | Family::Gemma3) {
+        parts.extend([("attn_q_norm.weight", vec![head]), ("attn_k_norm.weight", vec![head])]);
+    }
+    if family == Family::Gemma3 {
+        parts.extend([("post_attention_norm.weight", vec![w]), ("post_ffw_norm.weight", vec![w])]);
+    }
     let mut list: Vec<(String, Vec<usize>)> = vec![("token_embd.weight".into(), vec![w, VOCABULARY])];
     for layer in 0..LAYERS {
-        for (name, shape) in [
-            ("attn_norm", vec![w]),
-            ("attn_q", vec![w, w]),
-            ("attn_k", vec![w, kv]),
-            ("attn_v", vec![w, kv]),
-            ("attn_output", vec![w, w]),
-            ("ffn_norm", vec![w]),
-            ("ffn_gate", vec![w, ff]),
-            ("ffn_up", vec![w, ff]),
-            ("ffn_down", vec![ff, w]),
-        ] {
-            list.push((format!("blk.{layer}.{name}.weight"), shape));
-        }
+        list.extend(parts.iter().map(|(name, shape)| (format!("blk.{layer}.{name}"), shape.clone())));
     }
     list.push(("output_norm.weight".into(), vec![w]));
     let with_numbers = |(index, (name, shape)): (usize, (String, Vec<usize>))| {
         let count = shape.iter().product();
         let mut values = numbers(count, 0.3, index as u64 + 1);
-        if shape.len() == 1 {
+        if name.ends_with("norm.weight") {
             values.iter_mut().for_each(|x| *x += 1.0);
         }
         (name, shape.into_iter().map(|d| d as u64).collect(), values)
@@ -194,14 +249,23 @@ pub fn tensors() -> Vec<(String, Vec<u64>, Vec<f32>)> {
     list.into_iter().enumerate().map(with_numbers).collect()
 }
 
-/// The metadata of the small model.
-pub fn metadata() -> Writer {
+/// The metadata of a small model.
+pub fn metadata(family: Family) -> Writer {
     let mut w = Writer::default();
-    w.string("general.architecture", "llama").string("general.name", "tiny");
-    w.u32("llama.block_count", LAYERS as u32).u32("llama.embedding_length", WIDTH as u32);
-    w.u32("llama.attention.head_count", HEADS as u32).u32("llama.attention.head_count_kv", KV_HEADS as u32);
-    w.u32("llama.feed_forward_length", FEED_FORWARD as u32).u32("llama.context_length", CONTEXT);
-    w.f32("llama.attention.layer_norm_rms_epsilon", 1e-5).f32("llama.rope.freq_base", 10_000.0);
+    let key = |name: &str| format!("{}.{name}", family.name());
+    w.string("general.architecture", family.name()).string("general.name", "tiny");
+    w.u32(&key("block_count"), LAYERS as u32).u32(&key("embedding_length"), WIDTH as u32);
+    w.u32(&key("attention.head_count"), HEADS as u32).u32(&key("attention.head_count_kv"), KV_HEADS as u32);
+    w.u32(&key("feed_forward_length"), FEED_FORWARD as u32).u32(&key("context_length"), CONTEXT);
+    w.f32(&key("attention.layer_norm_rms_epsilon"), 1e-5).f32(&key("rope.freq_base"), 10_000.0);
+    if family.head() != WIDTH / HEADS {
+        w.u32(&key("attention.key_length"), family.head() as u32);
+        w.u32(&key("attention.value_length"), family.head() as u32);
+    }
+    if family == Family::Gemma3 {
+        w.u32(&key("attention.sliding_window"), WINDOW as u32).u32(&key("attention.sliding_window_pattern"), 2);
+        w.f32(&key("rope.freq_base_swa"), 300.0);
+    }
     let mut tokens: Vec<String> = (0..=255u8).map(|b| byte_character(b).to_string()).collect();
     tokens.extend(["he", "ll", "hell"].map(String::from));
     tokens.extend(["<|im_start|>", "<|im_end|>"].map(String::from));
@@ -211,19 +275,24 @@ pub fn metadata() -> Writer {
     w.strings("tokenizer.ggml.merges", &["h e", "l l", "he ll"].map(String::from));
     w.u32("tokenizer.ggml.bos_token_id", 259).u32("tokenizer.ggml.eos_token_id", 260);
     w.bool("tokenizer.ggml.add_bos_token", false);
-    w.string(
-        "tokenizer.chat_template",
-        "{% for m in messages %}{% if m['role'] not in ['system', 'user', 'assistant'] %}{{ raise_exception('only system, user and assistant') }}{% endif %}{{ '<|im_start|>' + m['role'] + '\\n' + m['content'].strip() + '<|im_end|>' + '\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}",
-    );
+    w.string("tokenizer.chat_template", TEMPLATE);
     w
 }
 
-/// The small model as a file: two-dimensional weights of this type.
-pub fn model(kind: Kind) -> Vec<u8> {
-    let mut w = metadata();
-    for (name, shape, values) in tensors() {
+/// The template of the small models.
+pub const TEMPLATE: &str = "{% for m in messages %}{% if m['role'] not in ['system', 'user', 'assistant'] %}{{ raise_exception('only system, user and assistant') }}{% endif %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'].strip() + '<|im_end|>' + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+
+/// A small model, to be changed and finished: two-dimensional weights are of this type.
+pub fn writer(family: Family, kind: Kind) -> Writer {
+    let mut w = metadata(family);
+    for (name, shape, values) in tensors(family) {
         let (id, bytes) = store(if shape.len() == 1 { Kind::F32 } else { kind }, &values);
         w.tensor(&name, &shape, id, bytes);
     }
-    w.finish()
+    w
+}
+
+/// The small model of the `llama` architecture as a file.
+pub fn model(kind: Kind) -> Vec<u8> {
+    writer(Family::Llama, kind).finish()
 }
