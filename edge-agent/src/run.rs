@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::json;
 use terrace_contract::status::{AgentFailure, DeviceStatus, ModelStatus};
 use terrace_identity::{Identities, IdentityStore, serve, serve_plain};
-use terrace_telemetry::{Gate, Health, Metrics, admin, ports, shutdown};
+use terrace_telemetry::{Gate, Health, Metrics, admin, ports, shutdown, time};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -16,6 +16,7 @@ use crate::args::{Args, Device};
 use crate::device::{Cpu, granted_cores};
 use crate::engine::{Engine, EngineConfig, EngineHandle, Event, GenerateRequest};
 use crate::failure::Failure;
+use crate::grammar::Grammars;
 use crate::model::{LoadError, LoadOptions, LoadedModel};
 use crate::pull::{self, PullError, Source};
 use crate::server::{self, Agent, Meters};
@@ -180,12 +181,13 @@ async fn start(args: &Args, gate: &Gate, meters: Meters) -> Result<Agent, Failur
     first_token(&engine).await?;
     let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
     Ok(Agent {
+        grammars: Grammars::new(engine.tokenizer().clone()),
         engine,
         model,
         device,
         pod_uid: std::env::var("POD_UID").unwrap_or_default(),
         node: std::env::var("NODE_NAME").unwrap_or_else(|_| host()),
-        created: SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs(),
+        created: time::now_s(),
         meters,
     })
 }

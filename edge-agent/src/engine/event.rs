@@ -104,6 +104,12 @@ pub enum Failure {
     /// The engine was told to stop before the answer was complete.
     #[error("this device shut down before the answer was complete: send the request again")]
     Stopped,
+    /// The answer cannot be kept to its grammar any further.
+    #[error("the answer's schema takes too much to follow from token {position} on: make it simpler")]
+    Grammar {
+        /// Where in the answer.
+        position: u32,
+    },
     /// The model could not compute a step (a number that is not one).
     #[error("the model produced no usable numbers at token {position}: the file may be damaged")]
     Model {

@@ -11,6 +11,7 @@ use super::sample::{Sampler, top};
 use super::stop::{StopMatcher, Watched};
 use super::{Done, Event, Failure, FinishReason, GenerateRequest, Piece, Timings, TokenLogprob, Usage};
 use crate::gguf::{Detokenizer, Tokenizer};
+use crate::grammar::{Constraint, Lost};
 use crate::kernels::Distribution;
 
 pub(super) struct Sequence {
@@ -28,6 +29,7 @@ pub(super) struct Sequence {
     /// Sum of the batch sizes of its decode steps.
     pub(super) batched: u64,
     sampler: Sampler,
+    constraint: Option<Constraint>,
     detokenizer: Detokenizer,
     stops: StopMatcher,
     confidence: ConfidenceMeter,
@@ -61,6 +63,8 @@ impl Sequence {
             terrace.tokens_per_second = tracing::field::Empty,
         );
         let sampler = Sampler::new(std::mem::take(&mut request.sampling), &request.prompt);
+        // Its first mask is made beside the prefill.
+        let constraint = request.grammar.take().map(|grammar| grammar.begin());
         let stops = StopMatcher::new(std::mem::take(&mut request.stop));
         Sequence {
             id,
@@ -72,6 +76,7 @@ impl Sequence {
             expected,
             batched: 0,
             sampler,
+            constraint,
             detokenizer: Detokenizer::default(),
             stops,
             confidence: ConfidenceMeter::default(),
@@ -103,7 +108,7 @@ impl Sequence {
     }
 
     /// Samples from new logits and says what is certain of the text.
-    pub(super) fn turn(&mut self, mut logits: Vec<f32>, tokenizer: &Tokenizer) -> Turn {
+    pub(super) fn turn(&mut self, logits: Vec<f32>, tokenizer: &Tokenizer) -> Turn {
         if self.first_token.is_none() {
             self.begin_decode();
         }
@@ -115,9 +120,11 @@ impl Sequence {
             return Turn::Fails(Failure::Model { position: self.position as u32 });
         };
         let alternatives = top(&logits, distribution.log_sum_exp, usize::from(self.request.top_logprobs.min(20)));
-        let raw = self.sampler.changes_logits().then(|| logits.clone());
-        let id = self.sampler.sample(&mut logits);
-        let logprob = raw.as_ref().unwrap_or(&logits)[id as usize] - distribution.log_sum_exp;
+        let Ok(allowed) = self.constraint.as_mut().map(Constraint::allowed).transpose() else {
+            return Turn::Fails(Failure::Grammar { position: self.completion });
+        };
+        let id = self.sampler.sample(&logits, allowed);
+        let logprob = logits[id as usize] - distribution.log_sum_exp;
         self.completion += 1;
         self.confidence.add(logprob, &distribution);
         self.held.push(TokenLogprob { id, logprob, top: alternatives });
@@ -125,7 +132,13 @@ impl Sequence {
         if tokenizer.is_end(id) {
             return Turn::Ends(FinishReason::Stop);
         }
-        let text = self.detokenizer.push(tokenizer.bytes(id));
+        let complete = match self.constraint.as_mut().map(|constraint| constraint.commit(id)) {
+            None => false,
+            Some(Ok(complete)) => complete,
+            Some(Err(Lost)) => return Turn::Fails(Failure::Grammar { position: self.completion }),
+        };
+        let shown = self.request.shown.contains(&id).then(|| tokenizer.control_text(id)).flatten();
+        let text = self.detokenizer.push(shown.map_or_else(|| tokenizer.bytes(id), str::as_bytes));
         match self.stops.push(&text) {
             Watched::Certain(text) if text.is_empty() => {}
             Watched::Certain(text) => self.say(text),
@@ -133,6 +146,9 @@ impl Sequence {
                 self.say(text);
                 return Turn::Ends(FinishReason::Stop);
             }
+        }
+        if complete {
+            return Turn::Ends(FinishReason::Stop);
         }
         if self.completion >= self.request.max_tokens {
             return Turn::Ends(FinishReason::Length);
