@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use serde::Serialize;
-use serde_json::{Value, json};
 use terrace_contract::confidence::Confidence;
 use terrace_contract::load::Load;
 use terrace_wire::answer::{Answer, PromptDetails, Terrace, Usage};
@@ -21,9 +20,9 @@ pub(super) struct Envelope {
 
 impl Envelope {
     /// The whole answer.
-    pub(super) fn whole(&self, choices: Vec<Value>, usage: Usage, terrace: Option<Terrace>) -> Value {
+    pub(super) fn whole<C>(&self, choices: Vec<C>, usage: Usage, terrace: Option<Terrace>) -> Answer<C> {
         let object = if self.wire == Wire::Chat { "chat.completion" } else { "text_completion" };
-        json!(self.answer(object, choices, Some(usage), terrace))
+        self.answer(object, choices, Some(usage), terrace)
     }
 
     /// An event with these choices.
@@ -33,12 +32,12 @@ impl Envelope {
 
     /// The event with tokens and without choices.
     pub(super) fn usage(&self, usage: Usage) -> Bytes {
-        sse::json_event(&self.answer::<Value>(self.chunk(), Vec::new(), Some(usage), None))
+        sse::json_event(&self.answer::<()>(self.chunk(), Vec::new(), Some(usage), None))
     }
 
     /// The event for a router.
     pub(super) fn terrace(&self, terrace: Terrace) -> Bytes {
-        sse::json_event(&self.answer::<Value>(self.chunk(), Vec::new(), None, Some(terrace)))
+        sse::json_event(&self.answer::<()>(self.chunk(), Vec::new(), None, Some(terrace)))
     }
 
     fn chunk(&self) -> &'static str {

@@ -1,20 +1,30 @@
 //! One choice of an answer on its way from the engine's pieces to the wire, whole or in events.
 
-mod chat;
+mod chatting;
 mod logprobs;
 mod text;
 
 use bytes::{Bytes, BytesMut};
-use serde_json::Value;
+use serde::Serialize;
+use terrace_wire::chat;
+use terrace_wire::completion::CompletionChoice;
 
 use super::answer::Envelope;
 use super::request::{Calls, Job, Wire};
 use crate::engine::{FinishReason, Piece};
 use crate::gguf::Tokenizer;
 
+/// A whole choice.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum Whole {
+    Chat(chat::Choice),
+    Text(CompletionChoice),
+}
+
 /// One choice. It is either read to its end and told whole, or told event by event.
 pub(super) enum Choice {
-    Chat(chat::ChatChoice),
+    Chat(chatting::ChatChoice),
     Text(text::TextChoice),
 }
 
@@ -25,7 +35,7 @@ impl Choice {
         let one = |index: u32| match wire {
             Wire::Chat => {
                 let reader = job.calls.as_ref().map(Calls::reader);
-                Choice::Chat(chat::ChatChoice::new(index, reader, job.calls.clone(), job.logprobs.is_some()))
+                Choice::Chat(chatting::ChatChoice::new(index, reader, job.calls.clone(), job.logprobs.is_some()))
             }
             _ => {
                 let echo = job.echo.as_ref().and_then(|echo| echo.get((index / job.choices) as usize));
@@ -44,10 +54,13 @@ impl Choice {
     }
 
     /// The whole of it, and how it ended.
-    pub(super) fn whole(self, finish: FinishReason, answer: &str) -> (Value, &'static str) {
+    pub(super) fn whole(self, finish: FinishReason, answer: &str) -> (Whole, &'static str) {
         match self {
-            Choice::Chat(choice) => choice.whole(finish, answer),
-            Choice::Text(choice) => (choice.whole(finish), finish.as_str()),
+            Choice::Chat(choice) => {
+                let (whole, finish) = choice.whole(finish, answer);
+                (Whole::Chat(whole), finish)
+            }
+            Choice::Text(choice) => (Whole::Text(choice.whole(finish)), finish.as_str()),
         }
     }
 

@@ -1,7 +1,6 @@
 //! A choice of a text completion.
 
 use bytes::BytesMut;
-use serde_json::{Value, json};
 use terrace_wire::completion::CompletionChoice;
 use terrace_wire::logprobs::TextLogprobs;
 
@@ -38,10 +37,10 @@ impl TextChoice {
         self.text.push_str(&piece.text);
     }
 
-    pub(super) fn whole(self, finish: FinishReason) -> Value {
+    pub(super) fn whole(self, finish: FinishReason) -> CompletionChoice {
         let logprobs = self.alternatives.map(|_| self.logprobs);
         let finish_reason = Some(finish.as_str().to_owned());
-        json!(CompletionChoice { index: self.index, text: self.text, logprobs, finish_reason })
+        CompletionChoice { index: self.index, text: self.text, logprobs, finish_reason }
     }
 
     pub(super) fn tell(&mut self, piece: Piece, tokenizer: &Tokenizer, envelope: &Envelope, out: &mut BytesMut) {

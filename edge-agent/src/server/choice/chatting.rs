@@ -1,7 +1,6 @@
 //! A choice of a chat.
 
 use bytes::BytesMut;
-use serde_json::{Value, json};
 use terrace_wire::chat::{Choice, ChunkChoice, Delta};
 use terrace_wire::logprobs::{ChatLogprobs, TokenLogprob};
 use terrace_wire::message::AssistantMessage;
@@ -95,7 +94,7 @@ impl ChatChoice {
         }
     }
 
-    pub(super) fn whole(mut self, finish: FinishReason, answer: &str) -> (Value, &'static str) {
+    pub(super) fn whole(mut self, finish: FinishReason, answer: &str) -> (Choice, &'static str) {
         let rest = self.rest();
         self.keep(rest, answer);
         let finish = self.finish(finish);
@@ -108,7 +107,7 @@ impl ChatChoice {
         };
         let logprobs = self.logprobs.map(|content| ChatLogprobs { content: Some(content), refusal: None });
         let finish_reason = Some(finish.to_owned());
-        (json!(Choice { index: self.index, message, logprobs, finish_reason }), finish)
+        (Choice { index: self.index, message, logprobs, finish_reason }, finish)
     }
 
     pub(super) fn tell(&mut self, piece: Piece, tokenizer: &Tokenizer, envelope: &Envelope, out: &mut BytesMut) {
