@@ -11,6 +11,8 @@ mod attention;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 mod distribution;
+#[cfg(feature = "gpu")]
+pub(crate) mod gpu;
 mod matrix;
 mod pointwise;
 mod pool;
