@@ -8,6 +8,7 @@ use burn::tensor::{DType, Shape};
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 use burn_cubecl::{CubeBackend, CubeRuntime};
+use cubecl::device::{Device as _, DeviceId};
 use cubecl::prelude::ComputeClient;
 
 use super::backend::{LayerCache, QuantBackend};
@@ -51,8 +52,10 @@ impl<R: CubeRuntime> QuantBackend for CubeBackend<R, f32, i32, u8> {
         angles: FloatTensor<Self>,
         cache: &mut LayerCache<Self>,
     ) -> FloatTensor<Self> {
-        let angles = self::rows(angles);
-        on_rows(qkv, |client, qkv| gpu::attend(client, shape, qkv, &plan(client, spans), &angles, &buffers(cache)))
+        let (angles, device) = (self::rows(angles), qkv.device.to_id());
+        on_rows(qkv, |client, qkv| {
+            gpu::attend(client, shape, qkv, &plan(client, device, spans), &angles, &buffers(cache))
+        })
     }
 
     fn copy_block(shape: Attention, cache: &mut LayerCache<Self>, from: u32, to: u32) {
@@ -114,17 +117,17 @@ fn buffers<R: CubeRuntime>(cache: &LayerCache<CubeBackend<R, f32, i32, u8>>) -> 
 }
 
 thread_local! {
-    /// The plan of the step that this thread runs: every layer has the same.
-    static PLAN: RefCell<Option<(TypeId, Vec<u32>, Plan)>> = const { RefCell::new(None) };
+    /// The plan of the step that this thread runs, and on which device: every layer has the same.
+    static PLAN: RefCell<Option<(TypeId, DeviceId, Vec<u32>, Plan)>> = const { RefCell::new(None) };
 }
 
-fn plan<R: CubeRuntime>(client: &ComputeClient<R>, spans: &[Span<'_>]) -> Plan {
-    let words = Plan::words(spans);
+fn plan<R: CubeRuntime>(client: &ComputeClient<R>, device: DeviceId, spans: &[Span<'_>]) -> Plan {
+    let (runtime, words) = (TypeId::of::<R>(), Plan::words(spans));
     PLAN.with_borrow_mut(|kept| match kept {
-        Some((runtime, kept, plan)) if *runtime == TypeId::of::<R>() && *kept == words => plan.clone(),
+        Some((r, d, w, plan)) if (*r, *d) == (runtime, device) && *w == words => plan.clone(),
         _ => {
             let plan = Plan::new(client, &words, spans);
-            *kept = Some((TypeId::of::<R>(), words, plan.clone()));
+            *kept = Some((runtime, device, words, plan.clone()));
             plan
         }
     })
