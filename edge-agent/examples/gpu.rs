@@ -28,7 +28,9 @@ const GOAL: f64 = 0.6;
 
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [device, model, rest @ ..] = arguments.as_slice() else { bail!("usage: gpu cuda|vulkan MODEL.gguf [MEBIBYTES]") };
+    let [device, model, rest @ ..] = arguments.as_slice() else {
+        bail!("usage: gpu cuda|vulkan MODEL.gguf [MEBIBYTES]")
+    };
     let device = Device::from_str(device, false).map_err(anyhow::Error::msg)?;
     let bytes = rest.first().map_or(Ok(512), |n| n.parse::<usize>())? << 20;
     let choice = choose(device, 1).map_err(anyhow::Error::msg)?;

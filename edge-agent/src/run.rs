@@ -198,7 +198,10 @@ fn loading_failed(path: &std::path::Path, target: Target) -> Failure {
         return Failure::new(AgentFailure::InvalidModel, format!("{path}: loading it failed"));
     }
     let why = "its memory may be too small for the weights and --kv-cache, or the driver failed: see the lines above";
-    Failure::new(AgentFailure::DriverUnusable, format!("{path}: loading it on the GPU failed: {why}; or use --device cpu"))
+    Failure::new(
+        AgentFailure::DriverUnusable,
+        format!("{path}: loading it on the GPU failed: {why}; or use --device cpu"),
+    )
 }
 
 /// The device, before anything is fetched for it. Drivers take their time, so not on a thread of the server.

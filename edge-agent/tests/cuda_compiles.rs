@@ -28,7 +28,9 @@ fn nvrtc_compiles_every_kernel_and_every_launch_is_within_limits() {
     let driver = folder.path().join("libcuda.so");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/driver.c");
     let mut cc = Command::new("cc");
-    cc.args(["-shared", "-fPIC", "-w", "-DMAJOR=8", "-DMINOR=6", "-Wl,-soname,libcuda.so", "-o"]).arg(&driver).arg(source);
+    cc.args(["-shared", "-fPIC", "-w", "-DMAJOR=8", "-DMINOR=6", "-Wl,-soname,libcuda.so", "-o"])
+        .arg(&driver)
+        .arg(source);
     assert!(cc.status().expect("cc, which scripts/packages.sh installs").success());
     let _open = [open(&driver), open(&parts.join("libnvrtc-builtins.so.12.8")), open(&parts.join("libnvrtc.so.12"))];
     gpu::launches::<Cuda>(&Default::default());

@@ -46,7 +46,9 @@ pub enum Missing {
     #[error("libcuda.so.1 has no function {0}: the driver is too old; install one for CUDA 12 or later")]
     Function(&'static str),
     /// `cuInit` failed.
-    #[error("the NVIDIA driver does not start ({0}): run nvidia-smi on the node; a driver that was just updated needs a reboot")]
+    #[error(
+        "the NVIDIA driver does not start ({0}): run nvidia-smi on the node; a driver that was just updated needs a reboot"
+    )]
     Start(String),
     /// No GPU.
     #[error(

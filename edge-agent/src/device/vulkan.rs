@@ -50,7 +50,9 @@ pub enum Missing {
     #[error("Vulkan knows only {0}, which is this processor: the CPU's own kernels are faster")]
     Software(String),
     /// A device that cannot hold the KV cache's numbers.
-    #[error("{0} has no 16-bit floating point (shaderFloat16, storageBuffer16BitAccess), which the KV cache is made of")]
+    #[error(
+        "{0} has no 16-bit floating point (shaderFloat16, storageBuffer16BitAccess), which the KV cache is made of"
+    )]
     Half(String),
 }
 
@@ -74,7 +76,8 @@ pub fn probe(software: bool) -> Result<Vulkan, Missing> {
         let place = Adapter { kind: info.device_type, index: *count - 1 };
         (place, info.name, adapter.features().contains(Features::SHADER_F16))
     });
-    let (adapter, name, half) = numbered.min_by_key(|(place, _, half)| (!half, rank(place.kind))).ok_or(Missing::Device)?;
+    let (adapter, name, half) =
+        numbered.min_by_key(|(place, _, half)| (!half, rank(place.kind))).ok_or(Missing::Device)?;
     if adapter.kind == DeviceType::Cpu && !software {
         return Err(Missing::Software(name));
     }

@@ -64,10 +64,7 @@ impl<R: CubeRuntime> QuantBackend for CubeBackend<R, f32, i32, u8> {
 }
 
 /// Runs a kernel over rows, on the device where they are.
-fn on_rows<R: CubeRuntime>(
-    x: CubeTensor<R>,
-    kernel: impl FnOnce(&ComputeClient<R>, &Rows) -> Rows,
-) -> CubeTensor<R> {
+fn on_rows<R: CubeRuntime>(x: CubeTensor<R>, kernel: impl FnOnce(&ComputeClient<R>, &Rows) -> Rows) -> CubeTensor<R> {
     let (client, device) = (x.client.clone(), x.device.clone());
     let out = kernel(&client, &rows(x));
     tensor(client, device, out)

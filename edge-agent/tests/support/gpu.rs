@@ -159,8 +159,7 @@ pub fn pointwise<B: QuantBackend>(device: &B::Device) {
         let cpu = read::<Flex>(Flex::gated_gelu(plain()));
         assert!(found.iter().all(|x| x.is_finite()) && error(&found, &cpu) < 1e-5, "gelu: {}", error(&found, &cpu));
         let gate = |x: FloatTensor<B>| read::<B>(B::gated_silu(x));
-        let (found, cpu) =
-            (gate(tensor::<B>(&x, width, device)), read::<Flex>(Flex::gated_silu(plain())));
+        let (found, cpu) = (gate(tensor::<B>(&x, width, device)), read::<Flex>(Flex::gated_silu(plain())));
         assert!(found.iter().all(|x| x.is_finite()) && error(&found, &cpu) < 1e-5, "gate: {}", error(&found, &cpu));
         let part = |wide: Tensor<B, 2>| wide.slice([0..3, 0..width / 2]).into_primitive().tensor();
         let wide = Tensor::<B, 2>::from_primitive(TensorPrimitive::Float(tensor::<B>(&x, width, device)));

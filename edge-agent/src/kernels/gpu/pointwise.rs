@@ -69,14 +69,7 @@ pub(crate) fn gated<R: Runtime>(client: &ComputeClient<R>, x: &Rows, gate: Gate)
 }
 
 #[cube(launch_unchecked)]
-fn normalise(
-    x: &Array<f32>,
-    gamma: &Array<f32>,
-    out: &mut Array<f32>,
-    width: usize,
-    stride: usize,
-    epsilon: f32,
-) {
+fn normalise(x: &Array<f32>, gamma: &Array<f32>, out: &mut Array<f32>, width: usize, stride: usize, epsilon: f32) {
     let threads = comptime!(THREADS);
     let row = CUBE_POS_X as usize;
     let place = UNIT_POS_X as usize;

@@ -55,11 +55,7 @@ pub(crate) fn product<R: Runtime>(client: &ComputeClient<R>, weights: &Weights, 
     }
     let tile = x.count.next_power_of_two().min(WIDEST);
     let near = if tile == WIDEST { 2 } else { 4 };
-    let count = CubeCount::Static(
-        weights.rows.div_ceil(GROUPS * near) as u32,
-        x.count.div_ceil(tile) as u32,
-        1,
-    );
+    let count = CubeCount::Static(weights.rows.div_ceil(GROUPS * near) as u32, x.count.div_ceil(tile) as u32, 1);
     // SAFETY: weights and activations were checked above to hold every row, the result is made for them; rows past the
     // last are read as the last and not written.
     unsafe {

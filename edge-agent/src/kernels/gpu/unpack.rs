@@ -68,15 +68,7 @@ fn bf16s(words: &Array<u32>, base: usize, to: &mut Array<f32>, at: usize) {
 /// Eight nibbles, with their upper bits already in place in `upper` (of which the n-th number takes those at
 /// `n * width`), scaled.
 #[cube]
-fn scaled(
-    nibbles: u32,
-    upper: u32,
-    scale: f32,
-    minimum: f32,
-    to: &mut Array<f32>,
-    at: usize,
-    #[comptime] width: u32,
-) {
+fn scaled(nibbles: u32, upper: u32, scale: f32, minimum: f32, to: &mut Array<f32>, at: usize, #[comptime] width: u32) {
     let mask = comptime!((1u32 << width) - 1);
     #[unroll]
     for n in 0..8usize {
