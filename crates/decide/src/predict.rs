@@ -35,12 +35,17 @@ const MARGIN: f64 = 0.9;
 pub struct Work {
     prompt: f64,
     output: f64,
+    likely: f64,
 }
 
 impl Work {
     /// Of a request.
     pub fn of(signals: &Signals) -> Self {
-        Self { prompt: f64::from(signals.prompt_tokens), output: f64::from(signals.expected_output_tokens) }
+        Self {
+            prompt: f64::from(signals.prompt_tokens),
+            output: f64::from(signals.expected_output_tokens),
+            likely: f64::from(signals.likely_output_tokens.max(signals.expected_output_tokens)),
+        }
     }
 }
 
@@ -98,15 +103,17 @@ pub struct Device {
     pub in_flight: f64,
     /// Tokens a second that it has left.
     pub spare: f64,
+    /// Tokens a second with all slots taken.
+    pub capacity: f64,
 }
 
-/// Forecasts one device.
-pub fn device(work: Work, d: &DeviceView, neutral: &Neutral) -> Device {
-    let rates = known(d).unwrap_or(neutral.rates);
+/// Forecasts one device; `neutral` is asked only for one of which something is not known.
+pub fn device(work: Work, d: &DeviceView, mut neutral: impl FnMut() -> Neutral) -> Device {
+    let rates = known(d).unwrap_or_else(|| neutral().rates);
     let load = d.report.map(|r| r.load);
-    let slots = load.map_or(neutral.slots, |l| f64::from(l.slots.max(1)));
+    let slots = load.map_or_else(|| neutral().slots, |l| f64::from(l.slots.max(1)));
     let own = f64::from(in_flight(d));
-    let n = if load.is_none() { own.max(neutral.in_flight) } else { own };
+    let n = if load.is_none() { own.max(neutral().in_flight) } else { own };
     let queued = load.map_or(0.0, |l| l.queued_prefill_tokens as f64) + d.own_prompt_tokens_since_report as f64;
     let rtt = d.rtt_us.map_or(UNKNOWN_RTT_US, |r| r as f64);
     let step = |batch: f64| rates.step_base_us + rates.step_per_sequence_us * batch;
@@ -125,6 +132,7 @@ pub fn device(work: Work, d: &DeviceView, neutral: &Neutral) -> Device {
         idle: forecast(0.0, 1.0),
         in_flight: n,
         spare: (slots - n) * 1e6 / step((n + 1.0).min(slots)),
+        capacity: slots * 1e6 / step(slots),
     }
 }
 

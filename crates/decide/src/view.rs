@@ -62,12 +62,8 @@ pub enum Serving {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceView {
-    /// UID of its pod.
-    pub pod_uid: Arc<str>,
-    /// Its node.
-    pub node: Arc<str>,
-    /// Its topology domain; empty: unknown.
-    pub domain: Arc<str>,
+    /// Who it is and where.
+    pub facts: Arc<DeviceFacts>,
     /// Whether it takes requests: the snapshot says so and it is not draining.
     pub ready: bool,
     /// Its last load report and the report's age; none: it has not reported yet (cold).
@@ -86,6 +82,18 @@ pub struct DeviceView {
     pub breaker: BreakerState,
     /// By how much its forecasts are stretched ([`crate::correction::Correction`]); 1: not at all.
     pub correction: f64,
+}
+
+/// Who a device is and where: what the snapshot says of it, shared by all views of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeviceFacts {
+    /// UID of its pod.
+    pub pod_uid: Arc<str>,
+    /// Its node.
+    pub node: Arc<str>,
+    /// Its topology domain; empty: unknown.
+    pub domain: Arc<str>,
 }
 
 /// A device's load line and its age.

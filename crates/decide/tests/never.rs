@@ -107,7 +107,10 @@ prop_compose! {
         let deadline =
             budget.map(|first| Deadline { first_token_us: first, total_us: first * 4, on_miss, priority });
         let model = ModelChoice::parse(model);
-        Signals { class, complexity, prompt_tokens, expected_output_tokens, prefer, model, escalate_from, deadline, ..signals() }
+        Signals {
+            class, complexity, prompt_tokens, expected_output_tokens, likely_output_tokens: 2 * expected_output_tokens,
+            prefer, model, escalate_from, deadline, ..signals()
+        }
     }
 }
 

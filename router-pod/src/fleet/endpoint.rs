@@ -8,8 +8,8 @@ use terrace_contract::tier::EndpointLimits;
 use terrace_decide::EndpointView;
 use terrace_decide::breaker::{Breaker, Event};
 use terrace_decide::correction::Correction;
+use terrace_decide::fit::Fit;
 
-use super::fit::Fit;
 use crate::server::rate::{Bucket, part};
 
 /// The pause after a 429 that names none.

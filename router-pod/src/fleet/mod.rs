@@ -7,7 +7,6 @@ pub mod accept;
 pub mod device;
 pub mod dns;
 pub mod endpoint;
-pub mod fit;
 pub mod overflow;
 pub mod place;
 pub mod poll;

@@ -68,7 +68,7 @@ pub fn sense(
     let verdict = complexity::judge(&snapshot.policy.complexity, &Prompt { last_user: &prompt, prompt_tokens, tools });
     let signals = Signals {
         prompt_tokens,
-        expected_output_tokens: app.expected_output(context.feature, asked.unwrap_or(most)),
+        expected_output_tokens: app.expected_output(context.feature, prompt_tokens, asked.unwrap_or(most)),
         max_output_tokens: asked,
         class: classified.class(),
         class_reasons: classified.reasons().to_vec(),

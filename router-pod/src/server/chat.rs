@@ -185,7 +185,7 @@ fn sense(
     span.record("terrace.class", signals.class.as_str()).record("terrace.feature", signals.feature.as_str());
     span.record("terrace.reasons", reason::join(&signals.class_reasons))
         .record("terrace.tokens", i64::from(signals.prompt_tokens));
-    record.sensed(&signals.feature, signals.class, sensed.classified.forced(), sensed.budget.as_ref());
+    record.sensed(signals, sensed.classified.forced(), sensed.budget.as_ref());
     app.metrics.deciding.observe(begun.elapsed().as_secs_f64());
     Ok(sensed)
 }

@@ -1,0 +1,1 @@
+//! Strategies side by side, and the load at which one of them overflows so much.
