@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use terrace_contract::tier::Tier;
-use terrace_decide::output::Lengths;
+use terrace_decide::output::{Length, Lengths};
 use terrace_decide::retry::RetryBudget;
 
 use crate::clock::Clock;
@@ -61,9 +61,9 @@ impl App {
     }
 
     /// How long an answer of this feature to a prompt of this length is expected to be.
-    pub fn expected_output(&self, feature: &str, prompt_tokens: u32, most: u32) -> u32 {
+    pub fn next_length(&self, feature: &str, prompt_tokens: u32, most: u32) -> Length {
         let outputs = self.outputs.lock().unwrap_or_else(PoisonError::into_inner);
-        Lengths::expected_of(outputs.get(feature), prompt_tokens, most)
+        Lengths::next(outputs.get(feature), prompt_tokens, most)
     }
 
     /// An answer of this feature to a prompt of this length was this long.

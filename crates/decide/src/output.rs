@@ -74,10 +74,7 @@ impl Lengths {
         }
         // The limit cuts the long ones short, so it comes before the mean.
         let cut: f64 = seen.iter().map(|&tokens| f64::from(within(f64::from(tokens)))).sum();
-        Length {
-            expected: within(cut / seen.len() as f64),
-            likely: within(f64::from(quantile(&seen, QUANTILE))),
-        }
+        Length { expected: within(cut / seen.len() as f64), likely: within(f64::from(quantile(&seen, QUANTILE))) }
     }
 
     /// Answers to prompts of alike length and a few of all, sorted.

@@ -57,6 +57,8 @@ struct Rung {
     /// Devices in order; empty for an endpoint and when not up.
     devices: Vec<usize>,
     now: Option<Forecast>,
+    /// As it is now, with an answer as long as it may likely be.
+    likely: Option<Forecast>,
     idle: Forecast,
     feasible: bool,
     availability: f64,
@@ -102,6 +104,7 @@ fn rung(
         state,
         devices: Vec::new(),
         now: None,
+        likely: None,
         idle: Forecast { first_token_us: 0.0, finish_us: 0.0 },
         feasible: false,
         availability: 0.0,
@@ -111,8 +114,9 @@ fn rung(
         (Serving::Devices(devices), State::Up(up)) => {
             let deadline = signals.deadline.as_ref();
             let context = select::Context { selection, deadline, turn: here.turn, draw };
-            if let Some(Choice { devices: order, now, idle, feasible }) = select::choose(context, work, devices, up) {
-                (rung.now, rung.idle, rung.feasible) = (Some(now), idle, feasible);
+            if let Some(choice) = select::choose(context, work, devices, up) {
+                let Choice { devices: order, now, likely, idle, feasible } = choice;
+                (rung.now, rung.likely, rung.idle, rung.feasible) = (Some(now), Some(likely), idle, feasible);
                 rung.availability = up.len() as f64 / devices.len() as f64;
                 rung.devices = order;
             }
@@ -125,11 +129,11 @@ fn rung(
             rung.idle = best.unwrap_or_else(|| predict::unknown_device(work));
         }
         (Serving::Endpoint(e), state) => {
-            let (now, idle) = predict::endpoint(work, e);
+            let predict::Endpoint { now, likely, idle } = predict::endpoint(work, e);
             rung.idle = idle;
             if matches!(state, State::Up(_)) {
-                rung.now = Some(now);
-                rung.feasible = predict::feasible(now, signals.deadline.as_ref());
+                (rung.now, rung.likely) = (Some(now), Some(likely));
+                rung.feasible = predict::feasible(likely, signals.deadline.as_ref());
                 rung.availability = if e.breaker == BreakerState::Closed { 1.0 } else { 0.5 };
             }
         }
@@ -169,8 +173,9 @@ impl Planner<'_> {
             State::Up(_) if !decided.feasible => Leave::Late,
             State::Up(_) => Leave::Stay,
         };
-        if on_miss == OnMiss::Reject && leave == Leave::Late {
-            let late = decided.now.unwrap_or(decided.idle);
+        // One that would only hold up others is not refused: its own forecast keeps the budget.
+        let late = decided.likely.filter(|likely| !predict::feasible(*likely, self.signals.deadline.as_ref()));
+        if let (OnMiss::Reject, Leave::Late, Some(late)) = (on_miss, leave, late) {
             let refusal = Refusal::BudgetExceeded {
                 first_token_us: late.first_token_us as u64,
                 finish_us: late.finish_us as u64,

@@ -9,8 +9,10 @@
 //! finish = ttft + G (a + c b)
 //! ```
 //!
-//! Both are stretched by the device's own quantile correction. A device of which nothing is known gets its tier's mean,
-//! a tier of which nothing is known gets [`UNKNOWN`]: neutral, never zero load.
+//! `ttft` and what follows it are stretched by the device's own quantile corrections: the second has what later prompts
+//! will take from the decode steps, which no report can know. A budget is kept if it is kept by a G that the answer
+//! will most likely not exceed. A device of which nothing is known gets its tier's mean, a tier of which nothing is
+//! known gets [`UNKNOWN`]: neutral, never zero load.
 
 use crate::constrain::in_flight;
 use crate::plan::Forecast;
@@ -97,8 +99,16 @@ fn known(d: &DeviceView) -> Option<Rates> {
 pub struct Device {
     /// As it is now.
     pub now: Forecast,
+    /// As it is now, with an answer as long as it may likely be.
+    pub likely: Forecast,
     /// If it had nothing else to do.
     pub idle: Forecast,
+    /// What everyone else there loses by one more: the time of its prompt, and its part of each decode step.
+    pub others_us: f64,
+    /// Whether that makes an answer late which was sent from here and has begun.
+    pub harms: bool,
+    /// Whether it has not shown yet how fast it is, and has nothing to do.
+    pub untried: bool,
     /// Requests that it has.
     pub in_flight: f64,
     /// Tokens a second that it has left.
@@ -109,7 +119,8 @@ pub struct Device {
 
 /// Forecasts one device; `neutral` is asked only for one of which something is not known.
 pub fn device(work: Work, d: &DeviceView, mut neutral: impl FnMut() -> Neutral) -> Device {
-    let rates = known(d).unwrap_or_else(|| neutral().rates);
+    let measured = known(d);
+    let rates = measured.unwrap_or_else(|| neutral().rates);
     let load = d.report.map(|r| r.load);
     let slots = load.map_or_else(|| neutral().slots, |l| f64::from(l.slots.max(1)));
     let own = f64::from(in_flight(d));
@@ -119,21 +130,29 @@ pub fn device(work: Work, d: &DeviceView, mut neutral: impl FnMut() -> Neutral) 
     let step = |batch: f64| rates.step_base_us + rates.step_per_sequence_us * batch;
 
     let cached = f64::from(d.cached_tokens).min(work.prompt);
-    let prefill = (work.prompt - cached) / (PREFILL_SHARE * rates.prefill_rate) * 1e6;
+    let us_per_token = 1e6 / rates.prefill_rate;
+    let prefill = (work.prompt - cached) * us_per_token / PREFILL_SHARE;
     // A slot frees when one of K answers, each half done on average, ends; those that wait go first.
     let wait = if n < slots { 0.0 } else { work.output * step(slots) * ((n - slots) / slots + 0.5 / slots) };
-    let stretch = if d.correction > 0.0 { d.correction } else { 1.0 };
-    let forecast = |waiting: f64, batch: f64| {
-        let first = (rtt + waiting + prefill) * stretch;
-        Forecast { first_token_us: first, finish_us: first + work.output * step(batch) * stretch }
-    };
+    let first = (rtt + wait.max(queued * us_per_token) + prefill) * stretch(d.correction);
+    let token = step((n + 1.0).min(slots)) * stretch(d.pace);
+    let until = |tokens: f64| Forecast { first_token_us: first, finish_us: first + tokens * token };
+    let alone = (rtt + prefill) * stretch(d.correction);
     Device {
-        now: forecast(wait.max(queued / rates.prefill_rate * 1e6), (n + 1.0).min(slots)),
-        idle: forecast(0.0, 1.0),
+        now: until(work.output),
+        likely: until(work.likely),
+        idle: Forecast { first_token_us: alone, finish_us: alone + work.output * step(1.0) * stretch(d.pace) },
+        others_us: n * (prefill + work.output * rates.step_per_sequence_us),
+        harms: d.own_slack_us.is_some_and(|slack| prefill > slack as f64),
+        untried: measured.is_none() && d.own_in_flight == 0 && load.is_none_or(|l| l.running + l.queued == 0),
         in_flight: n,
         spare: (slots - n) * 1e6 / step((n + 1.0).min(slots)),
         capacity: slots * 1e6 / step(slots),
     }
+}
+
+fn stretch(correction: f64) -> f64 {
+    if correction > 0.0 { correction } else { 1.0 }
 }
 
 /// Forecasts a device of a tier that has none.
@@ -143,17 +162,33 @@ pub fn unknown_device(work: Work) -> Forecast {
     Forecast { first_token_us: first, finish_us: first + work.output * step }
 }
 
-/// Forecasts an endpoint: `(as it is now, if idle)`.
-pub fn endpoint(work: Work, e: &EndpointView) -> (Forecast, Forecast) {
+/// What is forecast of an endpoint.
+#[derive(Debug, Clone, Copy)]
+pub struct Endpoint {
+    /// As it is now.
+    pub now: Forecast,
+    /// As it is now, with an answer as long as it may likely be.
+    pub likely: Forecast,
+    /// If it had nothing else to do.
+    pub idle: Forecast,
+}
+
+/// Forecasts an endpoint.
+pub fn endpoint(work: Work, e: &EndpointView) -> Endpoint {
     let rates = e.rates.filter(|r| r.prefill_rate > 0.0).unwrap_or(UNKNOWN_ENDPOINT);
     let rtt = e.rtt_us.map_or(UNKNOWN_ENDPOINT_RTT_US, |r| r as f64);
-    let stretch = if e.correction > 0.0 { e.correction } else { 1.0 };
-    let forecast = |queue: f64, batch: f64| {
+    let stretch = stretch(e.correction);
+    let forecast = |queue: f64, batch: f64, tokens: f64| {
         let first = (rtt + queue + work.prompt / rates.prefill_rate * 1e6) * stretch;
         let step = rates.step_base_us + rates.step_per_sequence_us * batch;
-        Forecast { first_token_us: first, finish_us: first + work.output * step * stretch }
+        Forecast { first_token_us: first, finish_us: first + tokens * step * stretch }
     };
-    (forecast(e.queue_us as f64, f64::from(e.in_flight) + 1.0), forecast(0.0, 1.0))
+    let (queue, batch) = (e.queue_us as f64, f64::from(e.in_flight) + 1.0);
+    Endpoint {
+        now: forecast(queue, batch, work.output),
+        likely: forecast(queue, batch, work.likely),
+        idle: forecast(0.0, 1.0, work.output),
+    }
 }
 
 /// Whether a forecast lies within the budget, with a margin.

@@ -1,9 +1,16 @@
 //! Which device of a tier, among those that constraints left.
 //!
 //! Two ways look at forecasts: finish first, and best fit. The others are the field's balancers, there to be compared
-//! with: they take the next device, or the one with fewer requests, and only then ask what is forecast of it. Where
-//! only stale reports are left, two devices drawn at random are compared by this router's own requests in flight,
-//! since a forecast from an old report sends everyone to the same device.
+//! with: they take the next device, or the one with fewer requests, and only then ask what is forecast of it.
+//!
+//! - A device is *feasible* if its forecast keeps the budget by the answer's likely length, and if this prompt would not
+//!   make an answer late that was sent from here and has begun.
+//! - Finish first counts what everyone else there loses too: the request that is sent to a device with three others
+//!   takes its prompt's time from all of them. What is least is the sum.
+//! - A device that has not shown yet how fast it is gets its share of the requests, one at a time, on trial: with a
+//!   forecast from the mean of the others it might never be chosen, and without a measure it might be chosen by all.
+//! - Where only stale reports are left, two devices drawn at random are compared by this router's own requests in
+//!   flight, since a forecast from an old report sends everyone to the same device.
 
 use terrace_contract::policy::Strategy;
 
@@ -14,13 +21,16 @@ use crate::view::{DeviceView, Freshness};
 
 /// Prefix affinity counts only among devices within this factor of the best.
 const AFFINITY: f64 = 1.2;
+/// Best fit looks for spare capacity only where the answer comes within this part of the budget: what is only just in
+/// time is no fit.
+const COMFORT: f64 = 1.0 / 3.0;
 
 /// A way to pick: a policy's strategies, and two that only a simulation compares with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Selection {
-    /// The feasible device that finishes first.
+    /// The feasible device that finishes first, what the others there lose by it counted.
     ShortestExpectedCompletion,
-    /// The feasible device with the least spare capacity.
+    /// The feasible device with the least spare capacity that keeps the budget comfortably, else the first to finish.
     BestFit,
     /// The next one in turn.
     RoundRobin,
@@ -79,9 +89,11 @@ pub struct Choice {
     pub devices: Vec<usize>,
     /// Forecast of the first.
     pub now: Forecast,
+    /// The same with an answer as long as it may likely be.
+    pub likely: Forecast,
     /// The best forecast if all were idle.
     pub idle: Forecast,
-    /// Whether the first makes the budget.
+    /// Whether the first is feasible.
     pub feasible: bool,
 }
 
@@ -107,9 +119,7 @@ impl Least {
     fn offer(&mut self, key: (f64, f64), rank: usize, device: usize) {
         let new = (key.0, key.1, rank, device);
         let less = |than: &Option<(f64, f64, usize, usize)>| {
-            than.is_none_or(|old| {
-                new.0.total_cmp(&old.0).then(new.1.total_cmp(&old.1)).then(new.2.cmp(&old.2)).is_lt()
-            })
+            than.is_none_or(|old| new.0.total_cmp(&old.0).then(new.1.total_cmp(&old.1)).then(new.2.cmp(&old.2)).is_lt())
         };
         if less(&self.0[0]) {
             self.0 = [Some(new), self.0[0]];
@@ -121,19 +131,13 @@ impl Least {
     fn devices(&self) -> impl Iterator<Item = usize> {
         self.0.iter().flatten().map(|best| best.3)
     }
-
-    fn key(&self) -> Option<f64> {
-        self.0[0].map(|best| best.0)
-    }
 }
 
 /// Picks among `up`, indices into `devices`; none if there are none.
 pub fn choose(context: Context<'_>, work: Work, devices: &[DeviceView], up: &[usize]) -> Option<Choice> {
     let mut neutral = None;
-    let mut forecast = |index: usize| {
-        let device = &devices[index];
-        predict::device(work, device, || *neutral.get_or_insert_with(|| Neutral::of(devices)))
-    };
+    let mut forecast =
+        |index: usize| predict::device(work, &devices[index], || *neutral.get_or_insert_with(|| Neutral::of(devices)));
     // Equal devices: start anywhere, so that replicas and repeats do not all take the first.
     let start = place(context.draw, up.len());
     let mut seen = Seen::default();
@@ -143,61 +147,75 @@ pub fn choose(context: Context<'_>, work: Work, devices: &[DeviceView], up: &[us
         if idle.is_none_or(|best| device.idle.finish_us < best.finish_us) {
             idle = Some(device.idle);
         }
-        let rank = (at + up.len() - start) % up.len();
+        let rank = if at < start { at + up.len() - start } else { at - start };
         seen.add(&context, index, rank, &device, &devices[index]);
     }
     let order = seen.order(&context);
-    let first = *order.first()?;
-    let now = forecast(first).now;
-    Some(Choice { devices: order, now, idle: idle?, feasible: feasible(now, context.deadline) })
+    let first = forecast(*order.first()?);
+    let feasible = is_feasible(&first, context.deadline);
+    Some(Choice { devices: order, now: first.now, likely: first.likely, idle: idle?, feasible })
+}
+
+/// Whether a device is feasible. One on trial has the benefit of the doubt.
+fn is_feasible(device: &predict::Device, deadline: Option<&Deadline>) -> bool {
+    device.untried || (feasible(device.likely, deadline) && !(device.harms && deadline.is_some()))
 }
 
 /// What one pass over the devices leaves to choose from.
 #[derive(Default)]
 struct Seen {
-    /// Fresh, in time, by the strategy's own measure.
-    in_time: Least,
-    /// Fresh, late, by finish; in a balancer's own measure.
+    /// Fresh and feasible, by the strategy's own measure.
+    feasible: Least,
+    /// Fresh, not feasible, by finish; in a balancer's own measure.
     late: Least,
-    /// In time, with a part of the prompt in the cache: what is not cached, and the finish.
+    /// Feasible, with a part of the prompt in the cache: how much, and the finish.
     warm: Vec<(u32, f64, usize, usize)>,
+    /// When the first of the feasible ones finishes.
+    first_finish_us: Option<f64>,
+    /// Not measured yet and idle.
+    untried: Vec<usize>,
     /// Fresh ones in order, for those that take turns; with the weight of each.
     turns: Vec<(usize, f64)>,
     /// Stale ones with this router's own requests in flight.
     stale: Vec<(usize, f64)>,
     /// Fresh ones with their requests in flight, for those that draw.
     drawn: Vec<(usize, f64)>,
+    /// All of them.
+    count: usize,
 }
 
 impl Seen {
-    fn add(
-        &mut self,
-        context: &Context<'_>,
-        index: usize,
-        rank: usize,
-        device: &predict::Device,
-        view: &DeviceView,
-    ) {
+    fn add(&mut self, context: &Context<'_>, index: usize, rank: usize, device: &predict::Device, view: &DeviceView) {
+        self.count += 1;
         if view.freshness() == Freshness::Stale {
             return self.stale.push((index, device.in_flight));
         }
         let finish = device.now.finish_us;
-        let in_time = feasible(device.now, context.deadline);
         match context.selection {
-            Selection::RoundRobin => self.turns.push((index, 1.0)),
-            Selection::WeightedRoundRobin => self.turns.push((index, device.capacity)),
-            Selection::FeasibleRoundRobin if in_time => self.turns.push((index, 1.0)),
-            Selection::PowerOfTwo => self.drawn.push((index, device.in_flight)),
-            Selection::LeastRequests => self.late.offer((device.in_flight, 0.0), rank, index),
-            // Capacity is worth keeping only as long as the budget is made.
-            _ if !in_time => self.late.offer((finish, 0.0), rank, index),
-            Selection::BestFit => self.in_time.offer((device.spare, finish), rank, index),
-            Selection::ShortestExpectedCompletion | Selection::FeasibleRoundRobin => {
-                self.in_time.offer((finish, 0.0), rank, index);
-                if view.cached_tokens > 0 {
-                    self.warm.push((view.cached_tokens, finish, rank, index));
-                }
+            Selection::RoundRobin => return self.turns.push((index, 1.0)),
+            Selection::WeightedRoundRobin => return self.turns.push((index, device.capacity)),
+            Selection::PowerOfTwo => return self.drawn.push((index, device.in_flight)),
+            Selection::LeastRequests => return self.late.offer((device.in_flight, 0.0), rank, index),
+            Selection::BestFit | Selection::ShortestExpectedCompletion | Selection::FeasibleRoundRobin => {}
+        }
+        // Capacity is worth keeping only as long as the budget is kept.
+        if !is_feasible(device, context.deadline) {
+            return self.late.offer((finish, 0.0), rank, index);
+        }
+        if device.untried {
+            self.untried.push(index);
+        }
+        match context.selection {
+            Selection::FeasibleRoundRobin => self.turns.push((index, 1.0)),
+            Selection::BestFit if device.spare > 0.0 && is_comfortable(device, context.deadline) => {
+                self.feasible.offer((0.0, device.spare), rank, index);
             }
+            Selection::BestFit => self.feasible.offer((1.0, finish), rank, index),
+            _ => self.feasible.offer((finish + device.others_us, 0.0), rank, index),
+        }
+        self.first_finish_us = Some(self.first_finish_us.map_or(finish, |first| first.min(finish)));
+        if view.cached_tokens > 0 && context.selection != Selection::FeasibleRoundRobin {
+            self.warm.push((view.cached_tokens, finish, rank, index));
         }
     }
 
@@ -209,6 +227,7 @@ impl Seen {
                 order.push(device);
             }
         };
+        add(self.on_trial(context.draw));
         let (first, second) = match context.selection {
             Selection::PowerOfTwo => two_choices(context.draw, &self.drawn),
             _ => in_turn(context.turn, &self.turns),
@@ -216,22 +235,35 @@ impl Seen {
         add(first);
         add(second);
         add(self.warmest());
-        self.in_time.devices().chain(self.late.devices()).for_each(|device| add(Some(device)));
+        self.feasible.devices().chain(self.late.devices()).for_each(|device| add(Some(device)));
         let (first, second) = two_choices(context.draw, &self.stale);
         add(first);
         add(second);
         order
     }
 
+    /// One that is not measured yet, in as many cases of all as there are such devices among all.
+    fn on_trial(&self, draw: f64) -> Option<usize> {
+        let n = self.untried.len();
+        // The upper end of the draw, whose lower end breaks ties.
+        let at = place(1.0 - draw.clamp(0.0, 1.0), self.count);
+        (at < n).then(|| self.untried[n - 1 - at])
+    }
+
     /// Of those that finish nearly as soon as the best, the one that holds most of the prompt.
     fn warmest(&self) -> Option<usize> {
-        let limit = AFFINITY * self.in_time.key()?;
+        let limit = AFFINITY * self.first_finish_us?;
         let mut warmest = Least::default();
         for &(cached, finish, rank, device) in self.warm.iter().filter(|(_, finish, ..)| *finish <= limit) {
             warmest.offer((-f64::from(cached), finish), rank, device);
         }
         warmest.devices().next()
     }
+}
+
+/// Whether an answer comes well within its budget.
+fn is_comfortable(device: &predict::Device, deadline: Option<&Deadline>) -> bool {
+    deadline.is_none_or(|deadline| device.likely.finish_us <= COMFORT * deadline.total_us as f64)
 }
 
 /// A place among `n` by a draw.

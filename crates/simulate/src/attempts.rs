@@ -1,6 +1,7 @@
 //! How a router carries a plan out: `router-pod/src/dispatch` without sockets.
 
 use terrace_contract::load::Load;
+use terrace_decide::track::Dispatch;
 use terrace_decide::{Plan, score};
 
 use crate::engine::{Refused, Sequence};
@@ -30,7 +31,11 @@ impl Simulation<'_> {
         let draw = self.draws.uniform();
         let plan = terrace_decide::decide_by(&signals, &view, &self.world.policy, self.selection, draw);
         self.agenda.add(self.now_us + self.total_us(request), Event::Deadline(request));
+        if let Some(tier) = &plan.decided {
+            self.routers[what.router].decided(tier.index);
+        }
         let progress = &mut self.progress[request];
+        progress.dispatch = Some(Dispatch::of(&signals, self.now_us));
         progress.steps = steps(&plan);
         progress.attempts = plan.attempts;
         self.next_step(request, false);
@@ -42,7 +47,7 @@ impl Simulation<'_> {
         if after_fault && !self.routers[router].retries.take() {
             return self.close(request, End::Refused);
         }
-        let tokens = u64::from(self.requests[request].arrival.prompt_tokens);
+        let Some(dispatch) = self.progress[request].dispatch else { return };
         loop {
             let progress = &mut self.progress[request];
             let Some(Step { site, attempt }) = progress.steps.get(progress.next).cloned() else {
@@ -57,7 +62,7 @@ impl Simulation<'_> {
                 }
                 (attempt.overflow, attempt.degraded, attempt.forecast)
             };
-            let Some(ticket) = self.routers[router].admit(self.world, site, tokens, self.now_us) else { continue };
+            let Some(ticket) = self.routers[router].admit(self.world, site, dispatch, self.now_us) else { continue };
             let progress = &mut self.progress[request];
             if overflow && !std::mem::replace(&mut progress.overflowed, true) {
                 self.routers[router].minute.overflowed(self.now_us);
@@ -69,8 +74,7 @@ impl Simulation<'_> {
                 number,
                 ticket,
                 sent_us: self.now_us,
-                forecast_first_us: forecast.first_token_us,
-                forecast_rest_us: forecast.finish_us - forecast.first_token_us,
+                forecast,
                 told: false,
                 first_us: None,
                 overflow,
@@ -228,14 +232,15 @@ impl Simulation<'_> {
     pub(crate) fn first_token(&mut self, request: usize, attempt: u32, load: Option<Load>) {
         let Some(current) = self.current(request, attempt) else { return };
         self.heard(request, current.site, load);
-        let (actual, tokens) = (self.now_us - current.sent_us, self.requests[request].arrival.prompt_tokens);
+        let tokens = self.requests[request].arrival.prompt_tokens;
         let rtt = self.rtt_us(current.site);
         let router = &mut self.routers[self.requests[request].router];
-        router.first_token(current.site, tokens, current.forecast_first_us, actual, self.now_us);
+        router.first_token(&current, tokens, self.now_us);
         if current.site.device.is_none() {
             router.connected(current.site, rtt);
         } else {
-            self.honest.0 += u64::from(actual as f64 <= current.forecast_first_us);
+            let actual = (self.now_us - current.sent_us) as f64;
+            self.honest.0 += u64::from(actual <= current.forecast.first_token_us);
             self.honest.1 += 1;
         }
         let progress = &mut self.progress[request];
@@ -255,11 +260,11 @@ impl Simulation<'_> {
         let tier = &self.world.rungs[current.site.rung].tier;
         let cost = score::cost_micros(tier, what.arrival.prompt_tokens, output_tokens);
         let router = &mut self.routers[what.router];
-        router.rest(current.site, output_tokens, self.now_us - first_us);
+        router.rest(&current, output_tokens, self.now_us - first_us, self.now_us);
         router.answered(&what.feature, what.arrival.prompt_tokens, output_tokens, cost);
         if current.site.device.is_some() {
-            let forecast = current.forecast_first_us + current.forecast_rest_us;
-            self.honest_ends.0 += u64::from((self.now_us - current.sent_us) as f64 <= forecast);
+            let actual = (self.now_us - current.sent_us) as f64;
+            self.honest_ends.0 += u64::from(actual <= current.forecast.finish_us);
             self.honest_ends.1 += 1;
         }
         self.give_back(request, &current);

@@ -89,9 +89,8 @@ impl Outcome {
         let mut share_by_tier: BTreeMap<String, f64> =
             run.world.rungs.iter().map(|rung| (rung.tier.name.clone(), 0.0)).collect();
         for progress in &run.progress {
-            if let Some(share) = progress
-                .answered_at
-                .and_then(|site| share_by_tier.get_mut(&run.world.rungs[site.rung].tier.name))
+            if let Some(share) =
+                progress.answered_at.and_then(|site| share_by_tier.get_mut(&run.world.rungs[site.rung].tier.name))
             {
                 *share += percent(1.0, all);
             }

@@ -68,8 +68,7 @@ mod tests {
         let n = 100_000;
         let mut sums = [0.0; 4];
         for _ in 0..n {
-            let values =
-                [random.uniform(), random.normal().powi(2), random.exponential(3.0), random.around_one(0.3)];
+            let values = [random.uniform(), random.normal().powi(2), random.exponential(3.0), random.around_one(0.3)];
             sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
         }
         for (sum, mean) in sums.into_iter().zip([0.5, 1.0, 3.0, 1.0]) {

@@ -1,8 +1,8 @@
 //! One simulated request: what it is, and how far it has come.
 
 use terrace_contract::trust::Class;
-use terrace_decide::plan::Attempt;
-use terrace_decide::track::Ticket;
+use terrace_decide::plan::{Attempt, Forecast};
+use terrace_decide::track::{Dispatch, Ticket};
 
 use crate::trace::Arrival;
 
@@ -52,10 +52,8 @@ pub struct Current {
     pub ticket: Option<Ticket>,
     /// When it was sent.
     pub sent_us: u64,
-    /// First token as forecast.
-    pub forecast_first_us: f64,
-    /// The rest of the answer as forecast.
-    pub forecast_rest_us: f64,
+    /// What was forecast.
+    pub forecast: Forecast,
     /// Whether the place was told on.
     pub told: bool,
     /// When its first token arrived.
@@ -84,6 +82,8 @@ pub enum End {
 pub struct Progress {
     /// The plan's attempts.
     pub attempts: Vec<Attempt>,
+    /// What is counted of it wherever it is sent.
+    pub dispatch: Option<Dispatch>,
     /// What to try, in order.
     pub steps: Vec<Step>,
     /// The next of them.

@@ -11,12 +11,12 @@ use terrace_decide::fit::Fit;
 use terrace_decide::minute::Minute;
 use terrace_decide::output::Lengths;
 use terrace_decide::retry::RetryBudget;
-use terrace_decide::track::{Ticket, Track};
+use terrace_decide::track::{Dispatch, Ticket, Track};
 use terrace_decide::{
     Deadline, DeviceFacts, EndpointView, FleetView, ModelChoice, Serving, Signals, TierView, complexity,
 };
 
-use crate::request::{Request, Site};
+use crate::request::{Current, Request, Site};
 use crate::world::{Places, World};
 
 /// A router.
@@ -162,9 +162,9 @@ impl Router {
     }
 
     /// Counts a request that is about to be sent; none: it cannot be.
-    pub fn admit(&mut self, world: &World, site: Site, tokens: u64, now_us: u64) -> Option<Option<Ticket>> {
+    pub fn admit(&mut self, world: &World, site: Site, request: Dispatch, now_us: u64) -> Option<Option<Ticket>> {
         let ticket = match site.device {
-            Some(_) => Some(self.device(site)?.admit(tokens, now_us)?),
+            Some(_) => Some(self.device(site)?.admit(request, now_us)?),
             None => {
                 let backend = &world.rungs.get(site.rung)?.tier.backend;
                 let limit = concurrency(backend, world);
@@ -176,10 +176,14 @@ impl Router {
                 None
             }
         };
-        if let Some(turn) = self.turns.get_mut(site.rung) {
+        Some(ticket)
+    }
+
+    /// A request was decided for a rung.
+    pub fn decided(&mut self, rung: usize) {
+        if let Some(turn) = self.turns.get_mut(rung) {
             *turn += 1;
         }
-        Some(ticket)
     }
 
     /// Takes the count of an attempt back.
@@ -211,22 +215,27 @@ impl Router {
     }
 
     /// A first token came.
-    pub fn first_token(&mut self, site: Site, prompt_tokens: u32, forecast_us: f64, actual_us: u64, now_us: u64) {
+    pub fn first_token(&mut self, current: &Current, prompt_tokens: u32, now_us: u64) {
+        let (site, forecast_us) = (current.site, current.forecast.first_token_us);
+        let actual_us = now_us - current.sent_us;
         let event = Event::of(forecast_us, actual_us);
-        if let Some(track) = self.device(site) {
-            track.observe(forecast_us, actual_us);
+        if let (Some(ticket), Some(track)) = (current.ticket, self.device(site)) {
+            track.first_token(ticket, forecast_us, actual_us, now_us);
             track.record(event, now_us);
         } else if let Some(endpoint) = self.endpoint(site) {
             endpoint.fit.first_token(u64::from(prompt_tokens), actual_us);
-            endpoint.correction = endpoint.correction.observe(forecast_us, actual_us as f64);
+            endpoint.correction = endpoint.correction.observe(forecast_us, actual_us as f64, now_us);
             endpoint.breaker.record(now_us, event);
         }
     }
 
     /// The rest of an answer came.
-    pub fn rest(&mut self, site: Site, output_tokens: u32, actual_us: u64) {
-        if let Some(endpoint) = self.endpoint(site) {
-            endpoint.fit.rest(u64::from(output_tokens), actual_us);
+    pub fn rest(&mut self, current: &Current, output_tokens: u32, actual_us: u64, now_us: u64) {
+        let tokens = u64::from(output_tokens);
+        if let (Some(ticket), Some(track)) = (current.ticket, self.device(current.site)) {
+            track.rest(ticket, tokens.saturating_sub(1), actual_us, now_us);
+        } else if let Some(endpoint) = self.endpoint(current.site) {
+            endpoint.fit.rest(tokens, actual_us);
         }
     }
 
@@ -253,9 +262,7 @@ impl Router {
 
 fn concurrency(backend: &Backend, world: &World) -> Option<u32> {
     match backend {
-        Backend::Endpoint(endpoint) => {
-            endpoint.limits.concurrency.map(|all| all.div_ceil(world.routers.max(1)).max(1))
-        }
+        Backend::Endpoint(endpoint) => endpoint.limits.concurrency.map(|all| all.div_ceil(world.routers.max(1)).max(1)),
         Backend::Fleet(_) => None,
     }
 }
@@ -273,7 +280,7 @@ impl EndpointTrack {
             cooling_until_us: 0,
             breaker: self.breaker.state(now_us),
             credential: true,
-            correction: self.correction.factor(),
+            correction: self.correction.relaxed(now_us).factor(),
         }
     }
 }

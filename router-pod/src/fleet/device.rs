@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use terrace_contract::load::Load;
 use terrace_contract::tier;
 use terrace_decide::breaker::Event;
-use terrace_decide::track::{Ticket, Track};
+use terrace_decide::track::{Dispatch, Ticket, Track};
 use terrace_decide::{DeviceFacts, DeviceView};
 use terrace_identity::Identity;
 
@@ -78,8 +78,8 @@ impl Device {
     }
 
     /// Counts a request before it is sent; none: its breaker is open. The guard takes it back on every way out.
-    pub fn admit(self: &Arc<Self>, tokens: u64, now_us: u64) -> Option<DeviceGuard> {
-        let ticket = self.state().track.admit(tokens, now_us)?;
+    pub fn admit(self: &Arc<Self>, request: Dispatch, now_us: u64) -> Option<DeviceGuard> {
+        let ticket = self.state().track.admit(request, now_us)?;
         Some(DeviceGuard { device: Arc::clone(self), ticket, told: false })
     }
 
@@ -169,8 +169,13 @@ impl DeviceGuard {
     }
 
     /// A first token that was forecast and came.
-    pub fn observe(&self, forecast_us: f64, actual_us: u64) {
-        self.device.state().track.observe(forecast_us, actual_us);
+    pub fn first_token(&self, forecast_us: f64, actual_us: u64, now_us: u64) {
+        self.device.state().track.first_token(self.ticket, forecast_us, actual_us, now_us);
+    }
+
+    /// The rest of the answer came: so many tokens after the first, in this time.
+    pub fn rest(&self, tokens: u64, us: u64, now_us: u64) {
+        self.device.state().track.rest(self.ticket, tokens, us, now_us);
     }
 }
 
@@ -184,6 +189,10 @@ impl Drop for DeviceGuard {
 mod tests {
     use super::*;
     use terrace_decide::BreakerState;
+
+    fn request(prompt_tokens: u32) -> Dispatch {
+        Dispatch { prompt_tokens, output_tokens: 1, deadline_us: None }
+    }
 
     fn device() -> Arc<Device> {
         Device::new(tier::Device {
@@ -202,8 +211,8 @@ mod tests {
     #[test]
     fn requests_count_before_they_are_sent_and_are_taken_back_on_every_way_out() {
         let device = device();
-        let first = device.admit(100, 0).unwrap();
-        let second = device.admit(50, 0).unwrap();
+        let first = device.admit(request(100), 0).unwrap();
+        let second = device.admit(request(50), 0).unwrap();
         let view = device.view(0);
         assert_eq!((view.own_in_flight, view.own_since_report, view.own_prompt_tokens_since_report), (2, 2, 150));
         drop(first);
@@ -216,12 +225,12 @@ mod tests {
     fn an_open_breaker_admits_nothing_and_a_lost_probe_frees_its_place() {
         let device = device();
         for _ in 0..3 {
-            device.admit(1, 0).unwrap().record(Event::Failed, 0);
+            device.admit(request(1), 0).unwrap().record(Event::Failed, 0);
         }
-        assert!(device.admit(1, 0).is_none());
+        assert!(device.admit(request(1), 0).is_none());
         let later = terrace_decide::breaker::FIRST_PAUSE_US;
-        let probe = device.admit(1, later).unwrap();
-        assert!(device.admit(1, later).is_none());
+        let probe = device.admit(request(1), later).unwrap();
+        assert!(device.admit(request(1), later).is_none());
         drop(probe);
         assert_eq!(device.view(later).breaker, BreakerState::HalfOpen);
     }
@@ -230,7 +239,7 @@ mod tests {
     fn a_newer_snapshot_keeps_what_is_known_of_the_pod() {
         let device = device();
         device.reported(Load { running: 3, ..Load::default() }, 7);
-        let guard = device.admit(1, 7);
+        let guard = device.admit(request(1), 7);
         device.update(&tier::Device { ready: false, ..device.facts().device.clone() });
         let view = device.view(7);
         assert_eq!((view.ready, view.own_in_flight, device.last_report_us()), (false, 1, 7));

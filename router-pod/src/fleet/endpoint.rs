@@ -56,7 +56,7 @@ impl Endpoint {
             breaker: state.breaker.state(now_us),
             // A refused credential is tried again when its file changes, or after the pause.
             credential: credential && state.refused.is_none_or(|until| now_us >= until),
-            correction: state.correction.factor(),
+            correction: state.correction.relaxed(now_us).factor(),
         }
     }
 
@@ -148,10 +148,10 @@ impl EndpointGuard {
     }
 
     /// A first token that was forecast and came.
-    pub fn first_token(&self, prompt_tokens: u64, forecast_us: f64, actual_us: u64) {
+    pub fn first_token(&self, prompt_tokens: u64, forecast_us: f64, actual_us: u64, now_us: u64) {
         let mut state = self.endpoint.state();
         state.fit.first_token(prompt_tokens, actual_us);
-        state.correction = state.correction.observe(forecast_us, actual_us as f64);
+        state.correction = state.correction.observe(forecast_us, actual_us as f64, now_us);
     }
 
     /// The rest of an answer, and what it used in all.

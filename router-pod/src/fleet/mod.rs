@@ -21,6 +21,7 @@ use terrace_contract::report::Reachability;
 use terrace_contract::snapshot::Snapshot;
 use terrace_contract::status::AgentStatus;
 use terrace_contract::tier::{self, Backend, Tier};
+use terrace_decide::track::Dispatch;
 use terrace_decide::{FleetView, Plan, Serving, TierView};
 use terrace_privacy::Rules;
 
@@ -232,44 +233,51 @@ impl Fleet {
         same.map(|d| d.domain.clone()).unwrap_or_default()
     }
 
-    /// Sees, decides and counts the first attempt's request, in one step. `tokens` are the request's prompt tokens.
+    /// Sees, decides and counts the first attempt's request, in one step.
     pub fn plan(
         &self,
         in_use: &InUse,
         spent_today: u64,
-        tokens: u64,
+        request: Dispatch,
         now_us: u64,
         decide: impl FnOnce(&FleetView) -> Plan,
     ) -> (Plan, Option<Place>) {
         let _picking = self.picking.lock().unwrap_or_else(PoisonError::into_inner);
         let plan = decide(&self.view(in_use, spent_today, now_us));
+        if let Some(turn) = plan.decided.as_ref().and_then(|tier| self.table.load().turns.get(&tier.uid).cloned()) {
+            turn.fetch_add(1, Ordering::Relaxed);
+        }
         let first = plan.attempts.first().and_then(|attempt| {
             let device = attempt.devices.first().map(|d| &*d.pod_uid);
-            self.admit(in_use, attempt.tier.index, device, tokens, now_us)
+            self.admit(in_use, attempt.tier.index, device, request, now_us)
         });
         (plan, first)
     }
 
     /// Counts a request that is about to be sent to a tier's device, or to its endpoint; none: it cannot take it.
-    pub fn admit(&self, in_use: &InUse, tier: usize, pod_uid: Option<&str>, tokens: u64, now_us: u64) -> Option<Place> {
+    pub fn admit(
+        &self,
+        in_use: &InUse,
+        tier: usize,
+        pod_uid: Option<&str>,
+        request: Dispatch,
+        now_us: u64,
+    ) -> Option<Place> {
         let tier = in_use.tiers.get(tier)?;
         let table = self.table.load();
-        let place = match (&tier.backend, pod_uid) {
+        match (&tier.backend, pod_uid) {
             (Backend::Fleet(fleet), Some(pod_uid)) => {
                 let device = table.devices.get(&tier.uid)?.iter().find(|d| d.facts().device.pod_uid == pod_uid)?;
-                Place::device(Arc::clone(tier), fleet, device.admit(tokens, now_us)?)
+                Place::device(Arc::clone(tier), fleet, device.admit(request, now_us)?)
             }
             (Backend::Endpoint(facts), None) => {
                 let endpoint = table.endpoints.get(&tier.uid)?;
-                let guard = endpoint.admit(&facts.limits, in_use.snapshot.routers, tokens, now_us)?;
+                let guard =
+                    endpoint.admit(&facts.limits, in_use.snapshot.routers, request.prompt_tokens.into(), now_us)?;
                 Place::endpoint(Arc::clone(tier), facts, guard)
             }
             _ => None,
-        }?;
-        if let Some(turn) = table.turns.get(&tier.uid) {
-            turn.fetch_add(1, Ordering::Relaxed);
         }
-        Some(place)
     }
 
     /// What `overflow.maxPercent` caps.

@@ -105,20 +105,21 @@ impl Place {
         let event = Event::of(forecast_us, actual_us);
         match &mut self.guard {
             Guard::Device(guard) => {
-                guard.observe(forecast_us, actual_us);
+                guard.first_token(forecast_us, actual_us, now_us);
                 guard.record(event, now_us);
             }
             Guard::Endpoint(guard) => {
-                guard.first_token(prompt_tokens, forecast_us, actual_us);
+                guard.first_token(prompt_tokens, forecast_us, actual_us, now_us);
                 guard.record(event, now_us);
             }
         }
     }
 
     /// The rest of the answer came.
-    pub fn rest(&self, output_tokens: u64, all_tokens: u64, us: u64) {
-        if let Guard::Endpoint(guard) = &self.guard {
-            guard.rest(output_tokens, all_tokens, us);
+    pub fn rest(&self, output_tokens: u64, all_tokens: u64, us: u64, now_us: u64) {
+        match &self.guard {
+            Guard::Device(guard) => guard.rest(output_tokens.saturating_sub(1), us, now_us),
+            Guard::Endpoint(guard) => guard.rest(output_tokens, all_tokens, us),
         }
     }
 

@@ -66,9 +66,11 @@ pub fn sense(
     let prompt = last_user(request);
     let tools = request.get("tools").and_then(Value::as_array).map_or(0, Vec::len);
     let verdict = complexity::judge(&snapshot.policy.complexity, &Prompt { last_user: &prompt, prompt_tokens, tools });
+    let length = app.next_length(context.feature, prompt_tokens, asked.unwrap_or(most));
     let signals = Signals {
         prompt_tokens,
-        expected_output_tokens: app.expected_output(context.feature, prompt_tokens, asked.unwrap_or(most)),
+        expected_output_tokens: length.expected,
+        likely_output_tokens: length.likely,
         max_output_tokens: asked,
         class: classified.class(),
         class_reasons: classified.reasons().to_vec(),

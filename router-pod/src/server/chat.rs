@@ -10,6 +10,7 @@ use terrace_contract::names::OTHER;
 use terrace_contract::reason;
 use terrace_contract::report::Outcome;
 use terrace_decide::plan;
+use terrace_decide::track::Dispatch;
 use terrace_telemetry::traces;
 use terrace_wire::error::{Code, ErrorBody};
 use terrace_wire::{chat, json};
@@ -203,9 +204,10 @@ async fn carry(app: &App, job: &Job, record: &mut Record) -> Result<Carried, Ref
     let (plan, first) = span.in_scope(|| {
         let now = app.clock.now_us();
         let (policy, draw) = (&job.in_use.snapshot.policy, app.draw());
-        let tokens = u64::from(job.signals.prompt_tokens);
+        let request = Dispatch::of(&job.signals, now);
         let spent = app.ledger.spent_today(now);
-        app.fleet.plan(&job.in_use, spent, tokens, now, |view| terrace_decide::decide(&job.signals, view, policy, draw))
+        app.fleet
+            .plan(&job.in_use, spent, request, now, |view| terrace_decide::decide(&job.signals, view, policy, draw))
     });
     explain(&span, job, &plan);
     drop(span);
@@ -279,7 +281,7 @@ fn answer(
             None => back.refusal(&Refusal::new(Code::Internal, "the answer was lost: send the request again")),
         };
     }
-    match whole(begun, prompt_tokens) {
+    match whole(begun, prompt_tokens, app.clock.now_us()) {
         Some((value, tokens)) => {
             let cost = record.answered(outcome, tokens);
             back.cost(cost);
@@ -293,7 +295,7 @@ fn answer(
 }
 
 /// A whole answer as the client gets it, and what it used.
-fn whole(begun: Begun, prompt_tokens: u64) -> Option<(Value, Tokens)> {
+fn whole(begun: Begun, prompt_tokens: u64, now_us: u64) -> Option<(Value, Tokens)> {
     let Begun { place, connection, names, answer, first_token_at, .. } = begun;
     let Answer::Whole { value } = answer else { return None };
     let counted = || {
@@ -303,7 +305,7 @@ fn whole(begun: Begun, prompt_tokens: u64) -> Option<(Value, Tokens)> {
     };
     let tokens = Tokens::read(value.get("usage")).unwrap_or_else(counted);
     let whole = names.whole(&value, tokens)?;
-    place.rest(0, tokens.input + tokens.output, micros(first_token_at.elapsed()));
+    place.rest(0, tokens.input + tokens.output, micros(first_token_at.elapsed()), now_us);
     connection.finished();
     Some((whole, tokens))
 }

@@ -12,8 +12,8 @@ use terrace_contract::trust::{Boundary, Class};
 use terrace_decide::complexity::Verdict;
 use terrace_decide::view::Report;
 use terrace_decide::{
-    BreakerState, Deadline, DeviceFacts, DeviceView, EndpointView, FleetView, ModelChoice, OverflowWindow, Rates, Serving, Signals,
-    TierView,
+    BreakerState, Deadline, DeviceFacts, DeviceView, EndpointView, FleetView, ModelChoice, OverflowWindow, Rates,
+    Serving, Signals, TierView,
 };
 
 pub fn policy() -> Policy {
@@ -105,10 +105,12 @@ pub fn device(name: &str, running: u32, queued: u32) -> DeviceView {
         own_in_flight: 0,
         own_since_report: 0,
         own_prompt_tokens_since_report: 0,
+        own_slack_us: None,
         cached_tokens: 0,
         rtt_us: Some(500),
         breaker: BreakerState::Closed,
         correction: 1.0,
+        pace: 1.0,
     }
 }
 

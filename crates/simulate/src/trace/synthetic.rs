@@ -63,8 +63,7 @@ pub fn to_csv(arrivals: &[Arrival]) -> String {
     let mut text = String::from("TIMESTAMP,ContextTokens,GeneratedTokens\n");
     for Arrival { at_us, prompt_tokens, output_tokens, .. } in arrivals {
         let (seconds, rest) = (at_us / 1_000_000, at_us % 1_000_000);
-        let (day, hour, minute, second) =
-            (1 + seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+        let (day, hour, minute, second) = (1 + seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
         text.push_str(&format!(
             "2025-01-{day:02} {hour:02}:{minute:02}:{second:02}.{rest:06},{prompt_tokens},{output_tokens}\n"
         ));
