@@ -7,6 +7,11 @@ say() { echo "up.sh: $*" >&2; exit 1; }
 for p in runc iptables conntrack ip nft ethtool openssl unshare nsenter; do command -v $p > /dev/null || say "$p is missing; apt-get install -y runc iptables conntrack iproute2 containernetworking-plugins nftables ethtool socat openssl util-linux"; done
 [ -x /usr/lib/cni/bridge ] || say "the CNI plugins are missing; apt-get install -y containernetworking-plugins"
 for p in kube-apiserver kubelet containerd etcd coredns; do [ -x "$BIN/$p" ] || say "$p is not built; run $HERE/build.sh"; done
+mkdir -p "$CLUSTER"
+# The kubelet evicts pods below 1 % of the disk (node.sh): a suite would fail in places that have nothing to do with it.
+read -r size free < <(df -k --output=size,avail "$CLUSTER" | tail -1)
+need=$((size / 100 + 3 * 1024 * 1024))
+[ "$free" -gt "$need" ] || say "the disk under $CLUSTER has $((free / 1024)) MiB left and a cluster needs $((need / 1024)): make room, for example with cargo clean in other checkouts"
 [ -e "$CLUSTER/pid" ] && kill -0 "$(cat "$CLUSTER/pid")" 2>/dev/null && { echo "already up"; exit 0; }
 "$HERE/pki.sh"
 rm -rf "$CLUSTER"/{etcd,up,n[0-9]*} "$LOG"; mkdir -p "$LOG"
