@@ -8,6 +8,7 @@ pub mod api_server;
 pub mod certificates;
 pub mod client;
 pub mod cluster;
+pub mod conditions;
 pub mod shell;
 pub mod standalone;
 pub mod steps;

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::json;
 use terrace_contract::status::{AgentFailure, DeviceStatus, ModelStatus};
 use terrace_identity::{Identities, IdentityStore, serve, serve_plain};
+use terrace_telemetry::time::now_s;
 use terrace_telemetry::{Gate, Health, Metrics, admin, ports, shutdown};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -184,7 +185,7 @@ async fn start(args: &Args, gate: &Gate, meters: Meters) -> Result<(Agent, Model
         device,
         pod_uid: std::env::var("POD_UID").unwrap_or_default(),
         node: std::env::var("NODE_NAME").unwrap_or_else(|_| host()),
-        created: SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs(),
+        created: now_s(),
         meters,
     };
     Ok((agent, file))

@@ -2,7 +2,8 @@
 //! `references/make.py` made what it is compared with.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
-use std::path::PathBuf;
+#[path = "support/cached.rs"]
+mod cached;
 
 use serde::Deserialize;
 use terrace_agent::engine::{Engine, EngineConfig, EngineHandle, Event, FinishReason, GenerateRequest};
@@ -42,22 +43,9 @@ fn references() -> References {
     serde_json::from_str(include_str!("references/smollm2.json")).unwrap()
 }
 
-/// The model in the user's cache. None only where a person has said that there is none.
-fn model() -> Option<PathBuf> {
-    if std::env::var_os("TERRACE_NO_MODEL").is_some_and(|v| v == "1") {
-        eprintln!("skipped: TERRACE_NO_MODEL=1");
-        return None;
-    }
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let cache = cache.or_else(|| std::env::home_dir().map(|home| home.join(".cache"))).expect("a home directory");
-    let path = cache.join("terrace/models").join(format!("{}.gguf", references().model_sha256));
-    assert!(path.exists(), "{} is missing: run make model", path.display());
-    Some(path)
-}
-
 fn start(sequences: u32) -> Option<EngineHandle> {
     let options = LoadOptions { context_tokens: Some(1024), max_sequences: sequences, ..LoadOptions::default() };
-    let loaded = LoadedModel::open(&model()?, &options).unwrap();
+    let loaded = LoadedModel::open(&cached::model(&references().model_sha256)?, &options).unwrap();
     let config = EngineConfig { max_sequences: sequences, queue_limit: 16, ..EngineConfig::default() };
     Some(Engine::start(loaded, config).unwrap())
 }
@@ -99,7 +87,7 @@ async fn texts_are_cut_as_llama_cpp_cuts_them() {
 /// as they are, so that one tie does not hide what comes after it.
 #[test]
 fn greedy_choices_are_llama_cpps() {
-    let Some(path) = model() else { return };
+    let Some(path) = cached::model(&references().model_sha256) else { return };
     let options = LoadOptions { context_tokens: Some(512), ..LoadOptions::default() };
     let mut network = LoadedModel::open(&path, &options).unwrap().network;
     let blocks: Vec<u32> = (0..network.blocks() as u32).collect();

@@ -1,8 +1,8 @@
 //! Figures as status shows them: rounded, so that what has hardly changed is not written again.
 
-use terrace_crds::shared::Quantiles;
-
+use jiff::Timestamp;
 use terrace_contract::sketch::Sketch;
+use terrace_crds::shared::Quantiles;
 
 /// A latency as a duration with two significant digits: `38ms`, `1.2s`.
 pub fn duration(us: u64) -> String {
@@ -13,6 +13,11 @@ pub fn duration(us: u64) -> String {
         1_000_000..60_000_000 => trimmed(us as f64 / 1_000_000.0, 1, "s"),
         _ => format!("{}s", us / 1_000_000),
     }
+}
+
+/// Microseconds since the Unix epoch as a time; none for 0, which means never.
+pub fn time(us: u64) -> Option<Timestamp> {
+    i64::try_from(us).ok().filter(|us| *us > 0).and_then(|us| Timestamp::from_microsecond(us).ok())
 }
 
 /// Quantiles of a sketch; empty strings without samples.

@@ -7,6 +7,11 @@ pub fn now_us() -> u64 {
     since_epoch_us(SystemTime::now())
 }
 
+/// Seconds since the Unix epoch, now: what OpenAI's wire calls `created`.
+pub fn now_s() -> u64 {
+    now_us() / 1_000_000
+}
+
 /// Microseconds since the Unix epoch; 0 before it.
 pub fn since_epoch_us(at: SystemTime) -> u64 {
     micros(at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())

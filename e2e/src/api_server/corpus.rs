@@ -8,7 +8,7 @@ use super::SHOP;
 use super::server::ApiServer;
 use crate::steps::Steps;
 use crate::wait::{self, secs};
-use crate::{Place, shell};
+use crate::{Place, conditions, shell};
 
 /// The corpus, with what it says of itself.
 fn cases(place: &Place) -> anyhow::Result<Vec<Case>> {
@@ -84,8 +84,7 @@ async fn in_status(server: &ApiServer, case: &Case) -> anyhow::Result<()> {
     let result = wait::until(condition, secs(15), async || {
         let words = ["--namespace", SHOP, "get", object.trim(), "-o", "json"];
         let object: Value = serde_json::from_str(&server.kubectl(&words).await?)?;
-        let conditions = object["status"]["conditions"].as_array().context("no conditions yet")?;
-        let now = conditions.iter().find(|c| c["type"] == condition).with_context(|| format!("no {condition}"))?;
+        let now = conditions::condition(&object, condition).with_context(|| format!("no {condition} yet"))?;
         let text = |field: &str| now[field].as_str().unwrap_or_default();
         ensure!(
             text("status") == "False" && text("reason") == case.reason && text("message").contains(&case.says),

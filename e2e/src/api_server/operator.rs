@@ -7,6 +7,7 @@ use super::process::{Operator, SYSTEM, Start};
 use super::server::ApiServer;
 use super::{SHOP, corpus};
 use crate::Place;
+use crate::conditions::condition;
 use crate::steps::Steps;
 use crate::wait::{self, secs};
 
@@ -103,13 +104,8 @@ pub(super) async fn steps(place: &Place, server: &mut ApiServer, steps: &mut Ste
                 let policy: Value = serde_json::from_str(
                     &server.kubectl(&["--namespace", SHOP, "get", "routingpolicy", "assistant", "-o", "json"]).await?,
                 )?;
-                let refs = policy["status"]["conditions"]
-                    .as_array()
-                    .into_iter()
-                    .flatten()
-                    .find(|c| c["type"] == "ResolvedRefs")
-                    .cloned();
-                ensure!(refs.as_ref().is_some_and(|c| c["status"] == "False"), "ResolvedRefs: {refs:?}");
+                let refs = condition(&policy, "ResolvedRefs");
+                ensure!(refs.is_some_and(|c| c["status"] == "False"), "ResolvedRefs: {refs:?}");
                 Ok(())
             })
             .await

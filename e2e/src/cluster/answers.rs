@@ -2,6 +2,7 @@
 
 use super::{SHOP, Scene};
 use crate::client::nonce;
+use crate::conditions::condition;
 use crate::steps::Steps;
 use crate::wait::{self, secs};
 
@@ -108,11 +109,7 @@ pub(super) async fn empty(scene: &Scene<'_>, tier: &str, gone: bool) -> anyhow::
     machine.kubectl(&["--namespace", SHOP, "patch", "tier", tier, "--type=merge", "--patch", &patch]).await?;
     let selector = format!("terrace.dev/tier={tier}");
     let words = ["--namespace", SHOP, "pods", "--selector", selector.as_str()];
-    let ready = |pod: &serde_json::Value| {
-        pod["status"]["conditions"]
-            .as_array()
-            .is_some_and(|c| c.iter().any(|c| c["type"] == "Ready" && c["status"] == "True"))
-    };
+    let ready = |pod: &serde_json::Value| condition(pod, "Ready").is_some_and(|c| c["status"] == "True");
     let what = if gone { format!("no agent of {tier} is Ready") } else { format!("agents of {tier} are Ready") };
     let limit = secs(90);
     machine

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{SHOP, Scene};
+use crate::conditions::condition;
 use crate::steps::Steps;
 use crate::wait::secs;
 
@@ -52,10 +53,6 @@ pub(super) async fn steps(scene: &Scene<'_>, steps: &mut Steps) -> Option<()> {
         })
         .await
         .map(drop)
-}
-
-fn condition<'a>(object: &'a Value, name: &str) -> Option<&'a Value> {
-    object["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == name)
 }
 
 fn policy(workload: &str) -> Value {

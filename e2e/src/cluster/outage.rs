@@ -2,6 +2,7 @@
 
 use super::install::chart;
 use super::{SHOP, Scene};
+use crate::conditions::condition;
 use crate::steps::Steps;
 use crate::wait::{self, secs};
 
@@ -63,13 +64,8 @@ pub(super) async fn steps(scene: &Scene<'_>, steps: &mut Steps) -> Option<()> {
 async fn node(scene: &Scene<'_>, ready: &str) -> anyhow::Result<()> {
     wait::until(&format!("n2 with Ready={ready}"), secs(60), async || {
         let node = scene.machine.get(&["node", "n2"]).await?;
-        let now = node["status"]["conditions"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .find(|c| c["type"] == "Ready")
-            .map(|c| c["status"].clone());
-        anyhow::ensure!(now.as_ref().is_some_and(|s| s == ready), "Ready is {now:?}");
+        let now = condition(&node, "Ready").map(|c| &c["status"]);
+        anyhow::ensure!(now.is_some_and(|s| s == ready), "Ready is {now:?}");
         Ok(())
     })
     .await

@@ -47,7 +47,7 @@ pub(super) async fn steps(scene: &Scene<'_>, steps: &mut Steps) -> Option<()> {
         })
         .await;
     steps
-        .step("with the private tier gone too: 503 permitted_tiers_unavailable, and nothing leaves", secs(150), async {
+        .step("with the private tier gone too: 503 permitted_tiers_unavailable, and nothing leaves", secs(200), async {
             empty(scene, "private", true).await?;
             let mark = nonce();
             wait::until("a refusal", secs(60), async || {
@@ -59,17 +59,19 @@ pub(super) async fn steps(scene: &Scene<'_>, steps: &mut Steps) -> Option<()> {
                 Ok(())
             })
             .await?;
-            received(scene, &mark, 0).await
+            received(scene, &mark, 0).await?;
+            denied(scene, 0).await.map(drop)
         })
         .await;
     steps
-        .step("a card number in an unlabelled request does not leave either", secs(60), async {
-            let mark = nonce();
+        .step("a card number in an unlabelled request does not leave either", secs(120), async {
+            let (mark, before) = (nonce(), denied(scene, 0).await?);
             let answer = scene
                 .ask_one(|q| q.header("x-terrace-class", "Public"), &format!("Charge 4111 1111 1111 1111. {mark}"))
                 .await?;
             answer.refused(503, "permitted_tiers_unavailable")?;
-            received(scene, &mark, 0).await
+            received(scene, &mark, 0).await?;
+            denied(scene, before).await.map(drop)
         })
         .await;
     steps
@@ -104,6 +106,18 @@ pub(super) async fn steps(scene: &Scene<'_>, steps: &mut Steps) -> Option<()> {
             .await
         })
         .await
+}
+
+/// Waits until the policy's status counts more denied requests than `before`: the operator has then warned of them.
+async fn denied(scene: &Scene<'_>, before: u64) -> anyhow::Result<u64> {
+    wait::until("a denial in the policy's status", secs(45), async || {
+        let policy = scene.machine.get(&["--namespace", SHOP, "routingpolicy", "assistant"]).await?;
+        let counts = policy["status"]["denied"].as_array().into_iter().flatten().filter_map(|d| d["count"].as_u64());
+        let sum: u64 = counts.sum();
+        anyhow::ensure!(sum > before, "{sum} denied, {before} before: {}", policy["status"]["denied"]);
+        Ok(sum)
+    })
+    .await
 }
 
 async fn control(scene: &Scene<'_>) -> anyhow::Result<String> {

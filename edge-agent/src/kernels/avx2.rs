@@ -131,14 +131,7 @@ impl<const VNNI: bool> Vector for Avx2<VNNI> {
                 return _mm256_cvtepi32_ps(sum);
             }
             let ones = _mm256_set1_epi16(1);
-            // Sums of this many products of pairs fit 16 bits: 8 * 2 * 15 * 127, 4 * 2 * 31 * 127, 2 * 2 * 63 * 127 and
-            // 2 * 128 * 127 are all below 32768.
-            let depth = match bits {
-                4 => 8,
-                5 => 4,
-                6 => 2,
-                _ => 1,
-            };
+            let depth = depth(bits);
             let mut first = true;
             for (part, weights) in weights.chunks(depth).enumerate() {
                 let mut pairs = _mm256_setzero_si256();
@@ -163,6 +156,18 @@ impl<const VNNI: bool> Vector for Avx2<VNNI> {
     #[inline(always)]
     unsafe fn prefetch(at: *const u8, _: usize) {
         unsafe { _mm_prefetch(at.cast(), _MM_HINT_T0) }
+    }
+}
+
+/// How many products of pairs (`maddubs`) of weights of so many bits are added up in 16 bits: 8 * 2 * 15 * 127,
+/// 4 * 2 * 31 * 127, 2 * 2 * 63 * 127 and 2 * 128 * 127 are all below 32768.
+#[inline(always)]
+pub(super) const fn depth(bits: u32) -> usize {
+    match bits {
+        4 => 8,
+        5 => 4,
+        6 => 2,
+        _ => 1,
     }
 }
 

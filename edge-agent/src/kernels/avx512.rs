@@ -5,6 +5,7 @@
 use std::arch::x86_64::*;
 
 use super::activation::Quantized;
+use super::avx2::depth;
 use super::kernel::{Kernel, kernels};
 use super::product;
 use super::vector::Vector;
@@ -134,14 +135,7 @@ impl<const VNNI: bool> Vector for Avx512<VNNI> {
                 return _mm512_cvtepi32_ps(sum);
             }
             let ones = _mm512_set1_epi16(1);
-            // Sums of this many products of pairs fit 16 bits: 8 * 2 * 15 * 127, 4 * 2 * 31 * 127, 2 * 2 * 63 * 127 and
-            // 2 * 128 * 127 are all below 32768.
-            let depth = match bits {
-                4 => 8,
-                5 => 4,
-                6 => 2,
-                _ => 1,
-            };
+            let depth = depth(bits);
             let mut first = true;
             for (part, weights) in weights.chunks(depth).enumerate() {
                 let mut pairs = _mm512_setzero_si512();

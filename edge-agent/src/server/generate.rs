@@ -1,7 +1,7 @@
 //! One request from its arrival to the last byte of its answer.
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -9,6 +9,7 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::{Bytes, BytesMut};
 use http::header;
 use terrace_telemetry::names::attribute;
+use terrace_telemetry::time::now_s;
 use terrace_telemetry::traces;
 use terrace_wire::sse;
 use tokio::sync::mpsc;
@@ -56,7 +57,7 @@ async fn generate(agent: Arc<Agent>, wire: Wire, request: Request, watch: Watch)
         Ok(accepted) => accepted,
         Err(refused) => return watch.refuse(refused.into()),
     };
-    let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let created = now_s();
     let prefix = if wire == Wire::Chat { "chatcmpl" } else { "cmpl" };
     // Unique over restarts and devices as well as within one.
     let id = format!("{prefix}-{:x}{:04x}{:x}", created, std::process::id() & 0xFFFF, id.0);

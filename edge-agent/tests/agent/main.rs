@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
 mod answers;
+#[path = "../support/cached.rs"]
+mod cached;
 mod identity;
 mod lifecycle;
 mod load;

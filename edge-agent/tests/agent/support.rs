@@ -28,15 +28,7 @@ pub const LIMIT: Duration = Duration::from_secs(240);
 
 /// The model's file; none if tests that need it are to be skipped.
 pub fn model() -> Option<PathBuf> {
-    if std::env::var("TERRACE_NO_MODEL").is_ok_and(|v| v == "1") {
-        eprintln!("skipped: TERRACE_NO_MODEL=1");
-        return None;
-    }
-    let home = || PathBuf::from(std::env::var("HOME").unwrap()).join(".cache");
-    let cache = std::env::var("XDG_CACHE_HOME").map_or_else(|_| home(), PathBuf::from);
-    let path = cache.join("terrace/models").join(format!("{SHA256}.gguf"));
-    assert!(path.is_file(), "{} is not there: run `make model` (or set TERRACE_NO_MODEL=1 to skip)", path.display());
-    Some(path)
+    crate::cached::model(SHA256)
 }
 
 /// The program with these flags, its log in `<folder>/log`, its spans in `<folder>/spans`.

@@ -13,6 +13,7 @@ use super::{build, traffic};
 use crate::conditions::{NOT_APPLICABLE, Want, merge, steady};
 use crate::context::Context;
 use crate::events;
+use crate::figures;
 use crate::kinds::Kind;
 use crate::outcome::Outcome;
 use crate::report::View;
@@ -113,9 +114,7 @@ fn routers(facts: &Facts<'_>, old: &RoutingPolicyStatus) -> RouterState {
     let count = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
     let ready = count(facts.pods.iter().filter(|pod| ready(pod)).count());
     let desired = build::replicas(&facts.policy.spec.router).unwrap_or(count(facts.pods.len()));
-    let heard = (facts.view.heard_us > 0)
-        .then(|| i64::try_from(facts.view.heard_us).ok().and_then(|us| Timestamp::from_microsecond(us).ok()))
-        .flatten();
+    let heard = figures::time(facts.view.heard_us);
     let before = old.routers.as_ref().and_then(|r| r.last_report.as_ref());
     RouterState {
         desired,
@@ -215,7 +214,7 @@ fn ledger(facts: &Facts<'_>, old: &RoutingPolicyStatus) -> Option<LedgerState> {
     // Rounded down to 64 MiB: every record would else be a write here.
     let free = ledgers.iter().map(|l| l.free_bytes >> 26 << 26).min();
     let before = old.ledger.as_ref().and_then(|l| l.last_write.as_ref());
-    let at = i64::try_from(newest).ok().filter(|us| *us > 0).and_then(|us| Timestamp::from_microsecond(us).ok());
+    let at = figures::time(newest);
     Some(LedgerState {
         last_write: at.map(|at| steady(before, at)),
         free_bytes: free.and_then(|f| i64::try_from(f).ok()),

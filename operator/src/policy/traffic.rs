@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use terrace_contract::report::Outcome;
 use terrace_contract::trust::Class;
@@ -13,9 +12,7 @@ use terrace_crds::shared::{self, Boundary};
 use terrace_crds::{RoutingPolicy, Tier};
 
 use crate::figures;
-use crate::report::{Fate, Window};
-
-const MINUTE_US: u64 = 60_000_000;
+use crate::report::{Fate, MINUTE_US, Window};
 
 /// The tiers of a ladder by UID: name and boundary.
 pub struct Names(Vec<(String, String, Boundary)>);
@@ -138,8 +135,7 @@ pub fn denied(hour: &Window) -> Vec<Denied> {
 }
 
 fn minute(us: u64) -> Option<Time> {
-    let us = i64::try_from(us / MINUTE_US * MINUTE_US).ok().filter(|us| *us > 0)?;
-    Timestamp::from_microsecond(us).ok().map(Time)
+    figures::time(us / MINUTE_US * MINUTE_US).map(Time)
 }
 
 /// Money of the last hour; none where no tier has a price.

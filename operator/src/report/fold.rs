@@ -20,7 +20,8 @@ const KEPT_MINUTES: u64 = 360;
 pub const SILENT_AFTER_US: u64 = 30_000_000;
 /// Rates are over this many minutes.
 const RECENT_MINUTES: u64 = 5;
-const MINUTE_US: u64 = 60_000_000;
+/// A minute in microseconds.
+pub const MINUTE_US: u64 = 60_000_000;
 
 /// The reports of all policies.
 #[derive(Debug, Default)]

@@ -4,6 +4,6 @@ mod fold;
 mod serve;
 mod window;
 
-pub use fold::{Fold, RouterView, SILENT_AFTER_US, TierView, View};
+pub use fold::{Fold, MINUTE_US, RouterView, SILENT_AFTER_US, TierView, View};
 pub use serve::{Reports, routes};
 pub use window::{Fate, Latencies, Use, Window};

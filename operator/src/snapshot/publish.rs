@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use terrace_contract::snapshot::Snapshot;
 use terrace_crds::RoutingPolicy;
-use terrace_telemetry::time::now_us;
+use terrace_telemetry::time::{micros, now_us};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -71,9 +71,7 @@ impl Publisher {
             let pods = self.world.agents(&tier.namespace, &tier.name);
             snapshot.devices.extend(super::devices::of(tier, &pods, &labels));
         }
-        let reissue = u64::try_from(REISSUE.as_micros())
-            .unwrap_or(u64::MAX)
-            .min(snapshot.policy.sensitivity.max_policy_age_us / 4);
+        let reissue = micros(REISSUE).min(snapshot.policy.sensitivity.max_policy_age_us / 4);
         if let Some(last) = self.hub.get(&key)
             && last.says_the_same(&snapshot)
             && now.saturating_sub(last.snapshot.issued_at_us) < reissue

@@ -15,12 +15,11 @@ pub mod reader;
 pub mod rebuild;
 pub mod target;
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use bytes::Bytes;
 use terrace_contract::reason::Reason;
 use terrace_decide::{Attempt, Plan, constrain};
 use terrace_privacy::Cleared;
+use terrace_telemetry::time::now_s;
 use terrace_wire::error::Code;
 use tracing::{Span, field};
 
@@ -222,8 +221,7 @@ fn clear(app: &App, job: &Job, attempt: &Attempt) -> Result<Cleared<Bytes>, Reas
 }
 
 fn names(job: &Job, place: &Place) -> Names {
-    let created = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    Names { id: job.id.clone(), created, model: place.tier.backend.model().to_owned(), call: job.call }
+    Names { id: job.id.clone(), created: now_s(), model: place.tier.backend.model().to_owned(), call: job.call }
 }
 
 /// How long one attempt may take: to its first token, or to its end when nothing comes before.

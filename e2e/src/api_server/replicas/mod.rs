@@ -20,9 +20,9 @@ use serde_json::{Value, json};
 use super::audit::{Audit, Request};
 use super::rest::Rest;
 use super::server::ApiServer;
-use crate::Place;
 use crate::steps::Steps;
 use crate::wait::{self, secs};
+use crate::{Place, conditions};
 
 pub(super) use pair::steps as pair;
 
@@ -65,10 +65,9 @@ async fn quiet(audit: &Audit, mark: u64, long: Duration) -> anyhow::Result<()> {
 
 /// A condition of one of Terrace's objects: status, reason and message.
 async fn condition(rest: &Rest, namespace: &str, object: &str, kind: &str) -> anyhow::Result<(String, String, String)> {
-    let status = &terrace(rest, namespace, object).await?["status"];
-    let found = status["conditions"].as_array().into_iter().flatten().find(|c| c["type"] == kind).cloned();
-    let found = found.unwrap_or_default();
-    let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
+    let object = terrace(rest, namespace, object).await?;
+    let found = conditions::condition(&object, kind);
+    let text = |field: &str| found.and_then(|c| c[field].as_str()).unwrap_or_default().to_owned();
     Ok((text("status"), text("reason"), text("message")))
 }
 
