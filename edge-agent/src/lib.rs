@@ -4,6 +4,7 @@ pub mod args;
 pub mod device;
 pub mod engine;
 pub mod gguf;
+pub mod grammar;
 pub mod kernels;
 pub mod model;
 pub mod pull;

@@ -17,6 +17,7 @@ use crate::args::{Args, Device};
 use crate::device::{Cpu, granted_cores};
 use crate::engine::{Engine, EngineConfig, EngineHandle, Event, GenerateRequest};
 use crate::failure::Failure;
+use crate::grammar::Grammars;
 use crate::model::{LoadError, LoadOptions, LoadedModel};
 use crate::pull::{self, Model, STALL, Source};
 use crate::server::{self, Agent, Meters};
@@ -180,6 +181,7 @@ async fn start(args: &Args, gate: &Gate, meters: Meters) -> Result<(Agent, Model
     first_token(&engine).await?;
     let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
     let agent = Agent {
+        grammars: Grammars::new(engine.tokenizer().clone()),
         engine,
         model,
         device,

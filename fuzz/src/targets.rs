@@ -8,8 +8,10 @@ use terrace_agent::gguf::{ChatTemplate, Gguf, Tokenizer, dequantize};
 use terrace_agent::model::{Feed, LoadOptions, LoadedModel, Wanted};
 use terrace_wire::chat::ChatRequest;
 use terrace_wire::completion::CompletionRequest;
+use terrace_wire::format::ResponseFormat;
 use terrace_wire::json::parse;
 use terrace_wire::sse::{Decoder, Event, data_event};
+use terrace_wire::tools::{read_choice, read_tools};
 
 use super::tiny::{self, Family, Writer};
 
@@ -117,7 +119,11 @@ pub fn wire(data: &[u8]) {
         assert_eq!(parse(&again).map(without_fractions), Ok(without_fractions(value.clone())));
         if let Ok(request) = ChatRequest::from_value(value.clone()) {
             request.messages.iter().for_each(|m| drop(m.content.text()));
-            request.stop.strings();
+            request.params.stop.strings();
+            if let Ok(tools) = read_tools(request.tools.as_ref()) {
+                let _ = read_choice(request.tool_choice.as_ref(), &tools);
+            }
+            let _ = ResponseFormat::read(request.response_format.as_ref());
         }
         let _ = CompletionRequest::from_value(value);
     }

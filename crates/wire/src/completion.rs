@@ -3,41 +3,71 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::chat::{StreamOptions, Terrace, Usage};
-use crate::error::{Code, ErrorBody};
-use crate::stop::Stop;
+use crate::answer::Answer;
+use crate::error::ErrorBody;
+use crate::logprobs::TextLogprobs;
+use crate::params::{Params, null_is_default};
 
 /// A text completion request.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct CompletionRequest {
-    /// Model name.
-    pub model: String,
-    /// The text to go on from.
-    pub prompt: String,
-    /// Whether to stream.
+    /// What both requests have.
+    #[serde(skip)]
+    pub params: Params,
+    /// What to go on from.
+    pub prompt: Prompt,
+    /// Whether each choice begins with its prompt.
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub echo: bool,
+    /// Log-probabilities, with this many alternatives at each place.
     #[serde(default)]
-    pub stream: Option<bool>,
-    /// Options of the stream.
+    pub logprobs: Option<u32>,
+    /// Answers computed at the server, of which the best `n` are returned.
     #[serde(default)]
-    pub stream_options: Option<StreamOptions>,
-    /// Output tokens at most; 16 by default, as OpenAI's.
+    pub best_of: Option<u32>,
+    /// What comes after the answer.
     #[serde(default)]
-    pub max_tokens: Option<u32>,
-    /// 0 is greedy.
-    #[serde(default)]
-    pub temperature: Option<f32>,
-    /// Nucleus.
-    #[serde(default)]
-    pub top_p: Option<f32>,
-    /// Most likely tokens considered. Not OpenAI's.
-    #[serde(default)]
-    pub top_k: Option<u32>,
-    /// Same seed, same text.
-    #[serde(default)]
-    pub seed: Option<i64>,
-    /// Stop strings.
-    #[serde(default)]
-    pub stop: Stop,
+    pub suffix: Option<String>,
+}
+
+/// One text or several, or their tokens.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum Prompt {
+    /// One.
+    Text(String),
+    /// One in tokens.
+    Tokens(Vec<u32>),
+    /// Several.
+    Texts(Vec<String>),
+    /// Several in tokens.
+    TokenLists(Vec<Vec<u32>>),
+}
+
+/// One of a request's prompts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OnePrompt {
+    /// As text.
+    Text(String),
+    /// As tokens.
+    Tokens(Vec<u32>),
+}
+
+impl Prompt {
+    /// The prompts one by one.
+    pub fn each(self) -> Vec<OnePrompt> {
+        match self {
+            Prompt::Text(text) => vec![OnePrompt::Text(text)],
+            Prompt::Tokens(ids) => vec![OnePrompt::Tokens(ids)],
+            Prompt::Texts(texts) => texts.into_iter().map(OnePrompt::Text).collect(),
+            Prompt::TokenLists(lists) => lists.into_iter().map(OnePrompt::Tokens).collect(),
+        }
+    }
+
+    /// Whether there are several, however many.
+    pub fn is_list(&self) -> bool {
+        matches!(self, Prompt::Texts(_) | Prompt::TokenLists(_))
+    }
 }
 
 impl CompletionRequest {
@@ -46,36 +76,16 @@ impl CompletionRequest {
     /// # Errors
     /// The error body to send: 400 with the field by JSON pointer.
     pub fn from_value(value: Value) -> Result<Self, ErrorBody> {
-        crate::chat::check_completion_shape(&value)?;
-        serde_json::from_value(value).map_err(|_| {
-            ErrorBody::new(
-                Code::InvalidRequest,
-                "a field has the wrong type: compare the request with OpenAI's completions API",
-            )
-        })
+        crate::shape::check_completion(&value)?;
+        let unreadable = |_| crate::shape::unreadable("completions");
+        let params = Params::deserialize(&value).map_err(unreadable)?;
+        let request: Self = serde_json::from_value(value).map_err(unreadable)?;
+        Ok(Self { params, ..request })
     }
 }
 
 /// A whole answer, or one event of a stream.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Completion {
-    /// `cmpl-…`
-    pub id: String,
-    /// `text_completion`.
-    pub object: String,
-    /// Seconds since the Unix epoch.
-    pub created: u64,
-    /// The model that answered.
-    pub model: String,
-    /// The answers.
-    pub choices: Vec<CompletionChoice>,
-    /// Tokens used.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usage: Option<Usage>,
-    /// Only for a router that asked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub terrace: Option<Terrace>,
-}
+pub type Completion = Answer<CompletionChoice>;
 
 /// One answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -86,7 +96,7 @@ pub struct CompletionChoice {
     pub text: String,
     /// Log-probabilities, if asked for.
     #[serde(default)]
-    pub logprobs: Option<Value>,
+    pub logprobs: Option<TextLogprobs>,
     /// `stop` or `length`.
     pub finish_reason: Option<String>,
 }

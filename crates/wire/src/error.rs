@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::pointer::Pointer;
+
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $status:literal $code:literal $type:literal closed $closed:literal),* $(,)?) => {
         /// A stable error code; each has one HTTP status and one OpenAI error type.
@@ -101,9 +103,24 @@ impl ErrorBody {
         }
     }
 
+    /// An error of this code about one place, which the sentence begins with.
+    pub fn about(code: Code, at: &Pointer, what: impl std::fmt::Display) -> Self {
+        Self::new(code, format!("{at}: {what}")).at(at)
+    }
+
+    /// 400 about one place.
+    pub fn invalid(at: &Pointer, what: impl std::fmt::Display) -> Self {
+        Self::about(Code::InvalidRequest, at, what)
+    }
+
+    /// 422 about one place: understood, but nothing here does it.
+    pub fn unsupported(at: &Pointer, what: impl std::fmt::Display) -> Self {
+        Self::about(Code::UnsupportedFeature, at, what)
+    }
+
     /// With the field at fault.
     #[must_use]
-    pub fn at(mut self, pointer: &crate::pointer::Pointer) -> Self {
+    pub fn at(mut self, pointer: &Pointer) -> Self {
         self.error.param = Some(pointer.to_string());
         self
     }

@@ -12,7 +12,7 @@ impl Pointer {
         Self::default()
     }
 
-    /// One key further in. Keys that a client invented are content: use it for known keys only.
+    /// One key further in. Keys that a client invented are content: use it for known keys only, and [`Self::nth`] else.
     #[must_use]
     pub fn key(&self, key: &str) -> Self {
         Self(format!("{}/{}", self.0, key.replace('~', "~0").replace('/', "~1")))
@@ -22,6 +22,12 @@ impl Pointer {
     #[must_use]
     pub fn index(&self, index: usize) -> Self {
         Self(format!("{}/{index}", self.0))
+    }
+
+    /// A member further in by its position, for a key that a client invented.
+    #[must_use]
+    pub fn nth(&self, position: usize) -> Self {
+        Self(format!("{}/[{position}]", self.0))
     }
 
     /// As text: empty for the whole document.

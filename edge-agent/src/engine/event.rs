@@ -123,6 +123,12 @@ pub enum Failure {
     /// The loop knows better than whoever took it: it cannot be made in time.
     #[error(transparent)]
     Refused(#[from] Refused),
+    /// The answer cannot be kept to its grammar any further.
+    #[error("the answer's schema takes too much to follow from token {position} on: make it simpler")]
+    Grammar {
+        /// Where in the answer.
+        position: u32,
+    },
     /// The model could not compute a step (a number that is not one).
     #[error("the model produced no usable numbers at token {position}: the file may be damaged")]
     Model {

@@ -128,6 +128,11 @@ impl EngineHandle {
         Ok((id, receivers))
     }
 
+    /// Choices that can run and wait together: no request can have more.
+    pub fn places(&self) -> u32 {
+        self.shared.places()
+    }
+
     /// What the device has to do, and how fast it does it.
     pub fn load(&self) -> Load {
         self.shared.load()

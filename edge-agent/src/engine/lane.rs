@@ -30,6 +30,8 @@ pub(super) struct Lane {
     /// Whether it had to give its blocks back.
     pub(super) preempted: bool,
     pub(super) sequence: Sequence,
+    /// Logits to sample from as soon as its grammar says what may come; it has nothing to compute until then.
+    pub(super) unheard: Option<Vec<f32>>,
     /// Choices of the same prompt that begin once it is computed.
     pub(super) siblings: Vec<(Sequence, Place)>,
     /// Dropped last: the place is free only when all else is done.
@@ -64,6 +66,7 @@ impl Lane {
             expected,
             preempted: false,
             sequence,
+            unheard: None,
             siblings: sequences,
             place,
             hidden,
@@ -87,6 +90,7 @@ impl Lane {
             expected: self.expected,
             preempted: false,
             sequence,
+            unheard: None,
             siblings: Vec::new(),
             place,
             hidden: None,
@@ -178,7 +182,7 @@ impl Lane {
 
     /// Its blocks went back: what is in the cache no more has to be computed again.
     pub(super) fn forget(&mut self) {
-        (self.position, self.preempted) = (0, true);
+        (self.position, self.preempted, self.unheard) = (0, true, None);
         self.sum.clear();
     }
 }

@@ -1,8 +1,10 @@
 //! What a caller asks of the engine, and how it is turned away.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::{CacheDomain, Clock};
+use crate::grammar::Compiled;
 use crate::model::Pooling;
 
 /// Limits of one engine. [`EngineConfig::default`] suits a small device.
@@ -53,6 +55,8 @@ pub struct Sampling {
     pub presence_penalty: f32,
     /// Subtracted once for each time that the answer has the token already; 0: off.
     pub frequency_penalty: f32,
+    /// Added to the logits of tokens, by id.
+    pub logit_bias: BTreeMap<u32, f32>,
     /// The same seed gives the same text while one sequence runs; none: a fresh one.
     pub seed: Option<u64>,
 }
@@ -67,6 +71,7 @@ impl Default for Sampling {
             repetition_penalty: 1.0,
             presence_penalty: 0.0,
             frequency_penalty: 0.0,
+            logit_bias: BTreeMap::new(),
             seed: None,
         }
     }
@@ -83,6 +88,10 @@ pub struct GenerateRequest {
     pub sampling: Sampling,
     /// The answer ends before the first of these; they may span tokens.
     pub stop: Vec<String>,
+    /// What the answer keeps to; none: anything goes.
+    pub grammar: Option<Compiled>,
+    /// Control tokens that are written out in the text; others are not seen there.
+    pub shown: Vec<u32>,
     /// By the engine's clock. Refused if it is predicted to be missed; ended with [`Failure::DeadlineExceeded`](super::Failure) once it is.
     pub deadline: Option<Instant>,
     /// Alternatives to report with each token (at most 20); 0: none. The sampled token's own is always there.
@@ -104,6 +113,8 @@ impl GenerateRequest {
             max_tokens,
             sampling: Sampling::default(),
             stop: Vec::new(),
+            grammar: None,
+            shown: Vec::new(),
             deadline: None,
             top_logprobs: 0,
             cache: CacheDomain::default(),

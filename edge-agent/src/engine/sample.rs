@@ -1,6 +1,17 @@
-//! Choosing the next token: penalties, then temperature, then the filters (top-k, min-p, top-p), then one draw.
+//! Choosing the next token. The order is vLLM's (docs.vllm.ai, `vllm.v1.sample.sampler`), so that the same request means
+//! the same there and here:
+//!
+//! 1. the grammar's mask: what it does not allow is out
+//! 2. `logit_bias`, added
+//! 3. penalties: repetition (Keskar et al. 2019; prompt and answer), then frequency and presence (OpenAI's; answer)
+//! 4. greedy, if the temperature is 0
+//! 5. temperature
+//! 6. min-p (Nguyen et al. 2024), top-k, then top-p over what top-k left
+//! 7. one draw
+//!
+//! Log-probabilities that are reported are those before all of it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher};
 
 use super::Sampling;
@@ -14,80 +25,71 @@ const NEGLIGIBLE: f32 = 30.0;
 pub(super) struct Sampler {
     sampling: Sampling,
     random: SplitMix64,
-    prompt: HashMap<u32, u32>,
+    /// Of the prompt, for the repetition penalty; empty without one.
+    prompt: HashSet<u32>,
+    /// How often the answer has each token.
     answer: HashMap<u32, u32>,
+    changed: Vec<f32>,
 }
 
 impl Sampler {
     pub(super) fn new(sampling: Sampling, prompt: &[u32]) -> Self {
         let seed = sampling.seed.unwrap_or_else(|| std::hash::RandomState::new().build_hasher().finish());
-        let mut seen = HashMap::new();
-        if sampling.repetition_penalty != 1.0 {
-            prompt.iter().for_each(|&id| *seen.entry(id).or_default() += 1);
-        }
-        Sampler { sampling, random: SplitMix64(seed), prompt: seen, answer: HashMap::new() }
+        let prompt = if sampling.repetition_penalty == 1.0 { HashSet::new() } else { prompt.iter().copied().collect() };
+        Sampler { sampling, random: SplitMix64(seed), prompt, answer: HashMap::new(), changed: Vec::new() }
     }
 
-    /// Whether [`Self::sample`] leaves the logits other than it found them.
-    pub(super) fn changes_logits(&self) -> bool {
-        let s = &self.sampling;
-        s.repetition_penalty != 1.0 || s.presence_penalty != 0.0 || s.frequency_penalty != 0.0
-    }
-
-    /// Chooses, and remembers what was chosen. Penalties change the logits.
-    pub(super) fn sample(&mut self, logits: &mut [f32]) -> u32 {
-        self.penalise(logits);
-        let id = if self.sampling.temperature <= 0.0 { likeliest(logits) } else { self.draw(logits) };
+    /// Chooses, and remembers what was chosen. `allowed` has a bit for each token, the lowest first; tokens past its end
+    /// are not allowed. With nothing allowed it chooses as if all were.
+    pub(super) fn sample(&mut self, logits: &[f32], allowed: Option<&[u32]>) -> u32 {
+        let mut changed = std::mem::take(&mut self.changed);
+        let id = self.choose(self.change(logits, allowed, &mut changed));
+        self.changed = changed;
         *self.answer.entry(id).or_default() += 1;
         id
     }
 
-    fn penalise(&self, logits: &mut [f32]) {
+    /// Steps 1 to 3, in `room` where there is something to do.
+    fn change<'a>(&self, logits: &'a [f32], allowed: Option<&[u32]>, room: &'a mut Vec<f32>) -> &'a [f32] {
         let Sampling { repetition_penalty: repetition, presence_penalty, frequency_penalty, .. } = self.sampling;
-        if repetition != 1.0 && repetition > 0.0 {
-            let new_in_answer = self.answer.keys().filter(|id| !self.prompt.contains_key(id));
-            for &id in self.prompt.keys().chain(new_in_answer) {
-                if let Some(logit) = logits.get_mut(id as usize) {
+        let repeats = repetition != 1.0 && repetition > 0.0;
+        let counts = presence_penalty != 0.0 || frequency_penalty != 0.0;
+        if allowed.is_none() && self.sampling.logit_bias.is_empty() && !repeats && !counts {
+            return logits;
+        }
+        room.clear();
+        room.extend_from_slice(logits);
+        if let Some(allowed) = allowed {
+            forbid(room, allowed);
+        }
+        for (&id, &bias) in &self.sampling.logit_bias {
+            if let Some(logit) = room.get_mut(id as usize) {
+                *logit += bias;
+            }
+        }
+        if repeats {
+            let new_in_answer = self.answer.keys().filter(|id| !self.prompt.contains(id));
+            for &id in self.prompt.iter().chain(new_in_answer) {
+                if let Some(logit) = room.get_mut(id as usize) {
                     *logit = if *logit > 0.0 { *logit / repetition } else { *logit * repetition };
                 }
             }
         }
-        if presence_penalty != 0.0 || frequency_penalty != 0.0 {
+        if counts {
             for (&id, &times) in &self.answer {
-                if let Some(logit) = logits.get_mut(id as usize) {
-                    *logit -= presence_penalty + frequency_penalty * times as f32;
+                if let Some(logit) = room.get_mut(id as usize) {
+                    *logit -= frequency_penalty * times as f32 + presence_penalty;
                 }
             }
         }
+        room
     }
 
-    fn draw(&mut self, logits: &[f32]) -> u32 {
-        let Sampling { temperature, top_p, top_k, min_p, .. } = self.sampling;
-        let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let floor = max - NEGLIGIBLE * temperature;
-        let mut candidates: Vec<(u32, f32)> =
-            logits.iter().enumerate().filter(|(_, x)| **x >= floor).map(|(id, x)| (id as u32, *x)).collect();
-        candidates.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-        if top_k > 0 {
-            candidates.truncate(top_k as usize);
+    fn choose(&mut self, logits: &[f32]) -> u32 {
+        if self.sampling.temperature <= 0.0 {
+            return likeliest(logits);
         }
-        candidates.iter_mut().for_each(|(_, x)| *x = ((*x - max) / temperature).exp());
-        if min_p > 0.0 {
-            // The likeliest weighs 1.
-            candidates.retain(|(_, weight)| *weight >= min_p.min(1.0));
-        }
-        let total: f64 = candidates.iter().map(|(_, w)| f64::from(*w)).sum();
-        if top_p < 1.0 {
-            let enough = f64::from(top_p.max(0.0)) * total;
-            let mut sum = 0.0;
-            let kept = candidates.iter().take_while(|(_, w)| {
-                let more = sum < enough;
-                sum += f64::from(*w);
-                more
-            });
-            let kept = kept.count().max(1);
-            candidates.truncate(kept);
-        }
+        let candidates = candidates(&self.sampling, logits);
         let total: f64 = candidates.iter().map(|(_, w)| f64::from(*w)).sum();
         let mut point = self.random.unit() * total;
         for (id, weight) in &candidates {
@@ -98,6 +100,58 @@ impl Sampler {
         }
         candidates.last().map_or_else(|| likeliest(logits), |(id, _)| *id)
     }
+}
+
+/// Takes away what has no bit, unless nothing would be left.
+fn forbid(logits: &mut [f32], allowed: &[u32]) {
+    let words = logits.len().div_ceil(32);
+    if allowed.iter().take(words).all(|word| *word == 0) {
+        return;
+    }
+    for (word, logits) in logits.chunks_mut(32).enumerate() {
+        let bits = allowed.get(word).copied().unwrap_or(0);
+        if bits == u32::MAX {
+            continue;
+        }
+        for (bit, logit) in logits.iter_mut().enumerate() {
+            if bits & (1 << bit) == 0 {
+                *logit = f32::NEG_INFINITY;
+            }
+        }
+    }
+}
+
+/// Steps 5 and 6: what may be drawn, the likeliest first, each with its weight; the likeliest weighs 1.
+fn candidates(sampling: &Sampling, logits: &[f32]) -> Vec<(u32, f32)> {
+    let Sampling { temperature, top_p, top_k, min_p, .. } = *sampling;
+    let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let floor = max - NEGLIGIBLE * temperature;
+    let mut candidates: Vec<(u32, f32)> =
+        logits.iter().enumerate().filter(|(_, x)| **x >= floor).map(|(id, x)| (id as u32, *x)).collect();
+    let by_logit = |a: &(u32, f32), b: &(u32, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
+    let most = if top_k == 0 { candidates.len() } else { top_k as usize };
+    if most < candidates.len() {
+        candidates.select_nth_unstable_by(most, by_logit);
+        candidates.truncate(most);
+    }
+    candidates.sort_unstable_by(by_logit);
+    candidates.iter_mut().for_each(|(_, x)| *x = ((*x - max) / temperature).exp());
+    if min_p > 0.0 {
+        candidates.retain(|(_, weight)| *weight >= min_p.min(1.0));
+    }
+    if top_p < 1.0 {
+        let total: f64 = candidates.iter().map(|(_, w)| f64::from(*w)).sum();
+        let enough = f64::from(top_p.max(0.0)) * total;
+        let mut sum = 0.0;
+        let kept = candidates.iter().take_while(|(_, w)| {
+            let more = sum < enough;
+            sum += f64::from(*w);
+            more
+        });
+        let kept = kept.count().max(1);
+        candidates.truncate(kept);
+    }
+    candidates
 }
 
 /// The lowest id among the largest.
@@ -147,69 +201,5 @@ impl SplitMix64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn counts(sampling: Sampling, logits: &[f32], draws: usize) -> Vec<usize> {
-        let mut sampler = Sampler::new(Sampling { seed: Some(7), ..sampling }, &[]);
-        let mut counts = vec![0; logits.len()];
-        for _ in 0..draws {
-            counts[sampler.sample(&mut logits.to_vec()) as usize] += 1;
-        }
-        counts
-    }
-
-    #[test]
-    fn greedy_takes_the_lowest_of_equals() {
-        assert_eq!(counts(Sampling::default(), &[0.0, 2.0, 2.0, -1.0], 3), [0, 3, 0, 0]);
-    }
-
-    #[test]
-    fn draws_follow_the_probabilities() {
-        let logits = [0.5f32.ln(), 0.3f32.ln(), 0.2f32.ln()];
-        let drawn = counts(Sampling { temperature: 1.0, ..Sampling::default() }, &logits, 20_000);
-        for (count, share) in drawn.iter().zip([0.5, 0.3, 0.2]) {
-            assert!((*count as f64 / 20_000.0 - share).abs() < 0.015, "{drawn:?}");
-        }
-    }
-
-    #[test]
-    fn filters_leave_only_what_they_allow() {
-        let logits = [0.5f32.ln(), 0.3f32.ln(), 0.15f32.ln(), 0.05f32.ln()];
-        let hot = Sampling { temperature: 1.0, ..Sampling::default() };
-        assert_eq!(counts(Sampling { top_k: 2, ..hot.clone() }, &logits, 500)[2..], [0, 0]);
-        assert_eq!(counts(Sampling { top_p: 0.75, ..hot.clone() }, &logits, 500)[2..], [0, 0]);
-        assert_eq!(counts(Sampling { top_p: 0.0, ..hot.clone() }, &logits, 500)[1..], [0, 0, 0]);
-        assert_eq!(counts(Sampling { min_p: 0.2, ..hot.clone() }, &logits, 500)[3..], [0]);
-        assert!(counts(hot, &logits, 500).iter().all(|c| *c > 0));
-    }
-
-    #[test]
-    fn the_same_seed_draws_the_same() {
-        let logits: Vec<f32> = (0..50).map(|i| (i as f32 * 0.7).sin()).collect();
-        let draw = |seed| {
-            let mut s = Sampler::new(Sampling { temperature: 1.3, seed: Some(seed), ..Sampling::default() }, &[]);
-            (0..40).map(|_| s.sample(&mut logits.clone())).collect::<Vec<_>>()
-        };
-        assert_eq!(draw(1), draw(1));
-        assert_ne!(draw(1), draw(2));
-    }
-
-    #[test]
-    fn penalties_push_down_what_was_said() {
-        let sampling = Sampling { presence_penalty: 5.0, ..Sampling::default() };
-        let mut s = Sampler::new(sampling, &[]);
-        let said: Vec<u32> = (0..3).map(|_| s.sample(&mut [3.0, 2.0, 1.0])).collect();
-        assert_eq!(said, [0, 1, 2]);
-        let mut s = Sampler::new(Sampling { repetition_penalty: 4.0, ..Sampling::default() }, &[0]);
-        assert_eq!(s.sample(&mut [3.0, 2.0, 1.0]), 1);
-    }
-
-    #[test]
-    fn the_top_is_sorted_and_normalised() {
-        let logits = [0.1f32.ln(), 0.6f32.ln(), 0.3f32.ln()];
-        let top = top(&logits, 0.0, 2);
-        assert_eq!(top.iter().map(|t| t.0).collect::<Vec<_>>(), [1, 2]);
-        assert!((top[0].1.exp() - 0.6).abs() < 1e-6);
-    }
-}
+#[path = "sample_tests.rs"]
+mod tests;

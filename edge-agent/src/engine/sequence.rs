@@ -1,6 +1,6 @@
 //! One running answer: where it stands, what it said, what it still holds back.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use tracing::Span;
@@ -11,6 +11,7 @@ use super::sample::{Sampler, top};
 use super::stop::{StopMatcher, Watched};
 use super::{Done, Event, Failure, FinishReason, GenerateRequest, Piece, Timings, TokenLogprob, Usage};
 use crate::gguf::{Detokenizer, Tokenizer};
+use crate::grammar::{Constraint, Lost};
 use crate::kernels::Distribution;
 
 pub(super) struct Sequence {
@@ -22,14 +23,15 @@ pub(super) struct Sequence {
     /// Prompt tokens that were found in the cache.
     pub(super) cached: u32,
     /// Its share of the device's time.
-    pub(super) compute: std::time::Duration,
+    pub(super) compute: Duration,
     sampler: Sampler,
+    constraint: Option<Constraint>,
     detokenizer: Detokenizer,
     stops: StopMatcher,
     confidence: ConfidenceMeter,
     held: Vec<TokenLogprob>,
     completion: u32,
-    queued: std::time::Duration,
+    queued: Duration,
     started: Instant,
     first_token: Option<Instant>,
     prefill: Option<Span>,
@@ -50,7 +52,7 @@ impl Sequence {
         id: RequestId,
         mut request: GenerateRequest,
         events: mpsc::Sender<Event>,
-        queued: std::time::Duration,
+        queued: Duration,
         now: Instant,
     ) -> Self {
         let _ = events.try_send(Event::Started { queued });
@@ -62,6 +64,8 @@ impl Sequence {
             terrace.tokens_per_second = tracing::field::Empty,
         );
         let sampler = Sampler::new(std::mem::take(&mut request.sampling), &request.prompt);
+        // Its first mask is made beside the prefill.
+        let constraint = request.grammar.take().map(|grammar| grammar.begin());
         let stops = StopMatcher::new(std::mem::take(&mut request.stop));
         Sequence {
             id,
@@ -69,8 +73,9 @@ impl Sequence {
             events,
             batched: 0,
             cached: 0,
-            compute: std::time::Duration::ZERO,
+            compute: Duration::ZERO,
             sampler,
+            constraint,
             detokenizer: Detokenizer::default(),
             stops,
             confidence: ConfidenceMeter::default(),
@@ -89,23 +94,30 @@ impl Sequence {
         self.completion
     }
 
+    /// Whether it can sample at once: its grammar says what may come. Waits no longer than this for it.
+    pub(super) fn ready(&mut self, patience: Duration) -> bool {
+        self.constraint.as_mut().is_none_or(|constraint| constraint.ready(patience))
+    }
+
     /// Samples from new logits and says what is certain of the text.
-    pub(super) fn turn(&mut self, mut logits: Vec<f32>, tokenizer: &Tokenizer, now: Instant) -> Turn {
+    pub(super) fn turn(&mut self, logits: &[f32], tokenizer: &Tokenizer, now: Instant) -> Turn {
         if self.first_token.is_none() {
             self.begin_decode(now);
         }
         if self.request.max_tokens == 0 {
             return Turn::Ends(FinishReason::Length);
         }
-        let Some(distribution) = Distribution::of(&logits) else {
+        let Some(distribution) = Distribution::of(logits) else {
             let position = self.request.prompt.len() as u32 + self.completion;
             tracing::error!(request = self.id.0, position, "the model produced no usable numbers");
             return Turn::Fails(Failure::Model { position });
         };
-        let alternatives = top(&logits, distribution.log_sum_exp, usize::from(self.request.top_logprobs.min(20)));
-        let raw = self.sampler.changes_logits().then(|| logits.clone());
-        let id = self.sampler.sample(&mut logits);
-        let logprob = raw.as_ref().unwrap_or(&logits)[id as usize] - distribution.log_sum_exp;
+        let alternatives = top(logits, distribution.log_sum_exp, usize::from(self.request.top_logprobs.min(20)));
+        let Ok(allowed) = self.constraint.as_mut().map(Constraint::allowed).transpose() else {
+            return Turn::Fails(Failure::Grammar { position: self.completion });
+        };
+        let id = self.sampler.sample(logits, allowed);
+        let logprob = logits[id as usize] - distribution.log_sum_exp;
         self.completion += 1;
         self.confidence.add(logprob, &distribution);
         self.held.push(TokenLogprob { id, logprob, top: alternatives });
@@ -113,7 +125,13 @@ impl Sequence {
         if tokenizer.is_end(id) {
             return Turn::Ends(FinishReason::Stop);
         }
-        let text = self.detokenizer.push(tokenizer.bytes(id));
+        let complete = match self.constraint.as_mut().map(|constraint| constraint.commit(id)) {
+            None => false,
+            Some(Ok(complete)) => complete,
+            Some(Err(Lost)) => return Turn::Fails(Failure::Grammar { position: self.completion }),
+        };
+        let shown = self.request.shown.contains(&id).then(|| tokenizer.control_text(id)).flatten();
+        let text = self.detokenizer.push(shown.map_or_else(|| tokenizer.bytes(id), str::as_bytes));
         match self.stops.push(&text) {
             Watched::Certain(text) if text.is_empty() => {}
             Watched::Certain(text) => self.say(text),
@@ -121,6 +139,9 @@ impl Sequence {
                 self.say(text);
                 return Turn::Ends(FinishReason::Stop);
             }
+        }
+        if complete {
+            return Turn::Ends(FinishReason::Stop);
         }
         if self.completion >= self.request.max_tokens {
             return Turn::Ends(FinishReason::Length);
@@ -180,6 +201,6 @@ impl Sequence {
     }
 }
 
-fn per_second(tokens: usize, took: std::time::Duration) -> f64 {
+fn per_second(tokens: usize, took: Duration) -> f64 {
     tokens as f64 / took.as_secs_f64().max(1e-9)
 }

@@ -1,7 +1,7 @@
 //! One step for everyone: which tokens go in, room for them, the network, what follows from its numbers.
 
 use std::collections::HashSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::lane::Lane;
 use super::plan::{Prompt, share};
@@ -10,12 +10,15 @@ use super::run::{Engine, Verdict};
 use super::sequence::Turn;
 use crate::model::{BLOCK_TOKENS, Feed, Output, Wanted};
 
+/// How long a step waits for the grammars of some while others have something to compute.
+const GRACE: Duration = Duration::from_millis(2);
 /// How long finding out how fast the device is may take.
 const CALIBRATION: Duration = Duration::from_millis(300);
 
 impl Engine {
     /// Runs one step, if anyone has something to compute.
     pub(super) fn step(&mut self) {
+        self.catch_up();
         let planned = self.plan();
         let fed = self.make_room(planned);
         if fed.is_empty() {
@@ -54,7 +57,7 @@ impl Engine {
         let mut decoding = Work::default();
         let mut prompts: Vec<&mut Lane> = Vec::new();
         let mut planned = Vec::new();
-        for lane in &mut self.lanes {
+        for lane in self.lanes.iter_mut().filter(|lane| lane.unheard.is_none()) {
             if lane.decodes() {
                 decoding = decoding.and(Work::decode(lane.position));
                 planned.push((lane.order, 1));
@@ -79,6 +82,24 @@ impl Engine {
         }
         planned.sort_unstable();
         planned
+    }
+
+    /// Lets those sample whose grammar was not there in time. Others wait for it a moment, so that all advance together,
+    /// but no longer; with nobody else it is waited for as long as a step may take.
+    fn catch_up(&mut self) {
+        let unheard = |lane: &&Lane| lane.unheard.is_some();
+        let orders: Vec<u64> = self.lanes.iter().filter(unheard).map(|lane| lane.order).collect();
+        let mut patience = if orders.len() < self.lanes.len() { GRACE } else { self.limits.beside };
+        for order in orders {
+            let Some(lane) = self.lanes.iter_mut().find(|lane| lane.order == order) else { continue };
+            let began = Instant::now();
+            if lane.sequence.ready(patience)
+                && let Some(logits) = lane.unheard.take()
+            {
+                self.turn(order, &logits);
+            }
+            patience = patience.saturating_sub(began.elapsed());
+        }
     }
 
     /// Gets blocks for what is planned, from the youngest sequences if there are no others, and the copies done that
@@ -143,19 +164,19 @@ impl Engine {
                 self.pause(twin);
             }
         }
-        let last = orders.pop();
         for order in orders {
-            self.turn(order, logits.clone());
-        }
-        if let Some(order) = last {
-            self.turn(order, logits);
+            self.turn(order, &logits);
         }
     }
 
     /// What a lane says to new logits.
-    fn turn(&mut self, order: u64, logits: Vec<f32>) {
+    fn turn(&mut self, order: u64, logits: &[f32]) {
         let Some(index) = self.lanes.iter().position(|lane| lane.order == order) else { return };
         let lane = &mut self.lanes[index];
+        if !lane.sequence.ready(Duration::ZERO) {
+            lane.unheard = Some(logits.to_vec());
+            return;
+        }
         match lane.sequence.turn(logits, &self.tokenizer, self.clock.now()) {
             Turn::Continues(id) => return lane.tokens.push(id),
             Turn::Ends(reason) => {

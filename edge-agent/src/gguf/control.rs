@@ -48,6 +48,11 @@ impl Controls {
         Ok(Controls { finder: Finder::new(several())?, texts, longest, beginnings, endings })
     }
 
+    /// Each with its text, in order of their ids.
+    pub(super) fn each(&self) -> impl Iterator<Item = (u32, &str)> {
+        self.finder.ids().iter().copied().zip(self.texts.split_terminator('\0'))
+    }
+
     /// A caller's text in which no control token is found, whatever a template writes around it.
     fn marked(&self, text: &str, mark: char) -> String {
         let mut out = String::with_capacity(text.len() + 8);

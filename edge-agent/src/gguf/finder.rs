@@ -42,6 +42,11 @@ impl Finder {
         Finder::new(vocabulary.of(Kind::UserDefined))
     }
 
+    /// Their ids, in ascending order.
+    pub(super) fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
     /// Whether an id is one of them.
     pub(super) fn contains(&self, id: u32) -> bool {
         self.ids.binary_search(&id).is_ok()

@@ -71,10 +71,15 @@ impl ChatTemplate {
         Ok(Some(ChatTemplate {
             environment,
             source: source.to_owned(),
-            controls: tokenizer.controls().clone(),
+            controls: tokenizer.shared_controls().clone(),
             bos: tokenizer.bos_text().to_owned(),
             eos: tokenizer.eos_text().to_owned(),
         }))
+    }
+
+    /// The template's own text.
+    pub fn source(&self) -> &str {
+        &self.source
     }
 
     /// The prompt that asks for the next answer of the assistant. `messages` are OpenAI's (`role`, `content`, …);

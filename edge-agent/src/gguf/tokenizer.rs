@@ -143,6 +143,26 @@ impl Tokenizer {
         self.pieces.get(id)
     }
 
+    /// Control tokens with their texts.
+    pub fn controls(&self) -> impl Iterator<Item = (u32, &str)> {
+        self.controls.each()
+    }
+
+    /// The control token of this text.
+    pub fn control(&self, text: &str) -> Option<u32> {
+        self.controls().find(|(_, other)| *other == text).map(|(id, _)| id)
+    }
+
+    /// The text of a control token.
+    pub fn control_text(&self, id: u32) -> Option<&str> {
+        self.controls().find(|(other, _)| *other == id).map(|(_, text)| text)
+    }
+
+    /// Tokens that end an answer.
+    pub fn ends(&self) -> impl Iterator<Item = u32> {
+        self.ends.iter().copied()
+    }
+
     /// Tokens to text, at once.
     pub fn decode(&self, ids: &[u32]) -> String {
         let mut detokenizer = Detokenizer::default();
@@ -171,7 +191,7 @@ impl Tokenizer {
         &self.eos_text
     }
 
-    pub(super) fn controls(&self) -> &Arc<Controls> {
+    pub(super) fn shared_controls(&self) -> &Arc<Controls> {
         &self.controls
     }
 }

@@ -1,18 +1,14 @@
-//! Answers as OpenAI writes them, whole or in events.
+//! What an answer has around its choices.
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde::Serialize;
+use terrace_contract::confidence::Confidence;
 use terrace_contract::load::Load;
-use terrace_wire::chat::{
-    AssistantMessage, ChatChunk, ChatCompletion, Choice, ChunkChoice, Delta, PromptDetails, Terrace, Usage,
-};
-use terrace_wire::completion::{Completion, CompletionChoice};
-use terrace_wire::error::ErrorBody;
+use terrace_wire::answer::{Answer, PromptDetails, Terrace, Usage};
 use terrace_wire::sse;
 
 use super::request::Wire;
-use crate::engine::{Done, Piece};
-use crate::gguf::Tokenizer;
+use crate::engine::{self, Done};
 
 /// What every part of one answer repeats.
 pub(super) struct Envelope {
@@ -22,122 +18,96 @@ pub(super) struct Envelope {
     pub(super) model: String,
 }
 
-/// What a router gets beside the answer.
-pub(super) fn terrace(done: &Done, load: Load) -> Terrace {
-    Terrace { confidence: done.confidence, load: Some(load) }
-}
-
-/// Tokens as OpenAI counts them.
-pub(super) fn usage(done: &Done) -> Usage {
-    let crate::engine::Usage { prompt, completion, cached } = done.usage;
-    Usage {
-        prompt_tokens: prompt,
-        completion_tokens: completion,
-        total_tokens: prompt + completion,
-        // A caller finds its own domain's blocks alone, so it learns of nobody else by this.
-        prompt_tokens_details: Some(PromptDetails { cached_tokens: cached }),
-    }
-}
-
-/// `logprobs.content` of some tokens.
-pub(super) fn logprobs(tokenizer: &Tokenizer, piece: &Piece) -> Vec<Value> {
-    let entry = |id: u32, logprob: f32| {
-        let bytes = tokenizer.bytes(id);
-        json!({"token": String::from_utf8_lossy(bytes), "logprob": logprob, "bytes": bytes})
-    };
-    let token = |t: &crate::engine::TokenLogprob| {
-        let mut value = entry(t.id, t.logprob);
-        value["top_logprobs"] = t.top.iter().map(|(id, logprob)| entry(*id, *logprob)).collect();
-        value
-    };
-    piece.tokens.iter().map(token).collect()
-}
-
 impl Envelope {
     /// The whole answer.
-    pub(super) fn whole(
-        self,
-        text: String,
-        finish: &str,
-        usage: Usage,
-        logprobs: Option<Vec<Value>>,
-        terrace: Option<Terrace>,
-    ) -> Value {
-        let Envelope { wire, id, created, model } = self;
-        let (index, finish_reason, usage) = (0, Some(finish.to_owned()), Some(usage));
-        let logprobs = logprobs.map(|content| json!({"content": content, "refusal": null}));
-        match wire {
-            Wire::Chat => {
-                let message =
-                    AssistantMessage { role: "assistant".into(), content: Some(text), ..AssistantMessage::default() };
-                let choices = vec![Choice { index, message, logprobs, finish_reason }];
-                json!(ChatCompletion { id, object: "chat.completion".into(), created, model, choices, usage, terrace })
-            }
-            Wire::Text => {
-                let choices = vec![CompletionChoice { index, text, logprobs, finish_reason }];
-                json!(Completion { id, object: "text_completion".into(), created, model, choices, usage, terrace })
-            }
-        }
+    pub(super) fn whole<C>(&self, choices: Vec<C>, usage: Usage, terrace: Option<Terrace>) -> Answer<C> {
+        let object = if self.wire == Wire::Chat { "chat.completion" } else { "text_completion" };
+        self.answer(object, choices, Some(usage), terrace)
     }
 
-    /// The event that begins a chat's stream.
-    pub(super) fn begin(&self) -> Option<Bytes> {
-        let delta = Delta { role: Some("assistant".into()), content: Some(String::new()), ..Delta::default() };
-        (self.wire == Wire::Chat).then(|| self.chunk(Some((delta, None, None)), None, None))
-    }
-
-    /// More text.
-    pub(super) fn piece(&self, text: String, logprobs: Option<Vec<Value>>) -> Bytes {
-        let logprobs = logprobs.map(|content| json!({"content": content, "refusal": null}));
-        self.chunk(Some((Delta { content: Some(text), ..Delta::default() }, logprobs, None)), None, None)
-    }
-
-    /// The end of the text.
-    pub(super) fn end(&self, finish: &str) -> Bytes {
-        self.chunk(Some((Delta::default(), None, Some(finish.to_owned()))), None, None)
+    /// An event with these choices.
+    pub(super) fn event<C: Serialize>(&self, choices: Vec<C>) -> Bytes {
+        sse::json_event(&self.answer(self.chunk(), choices, None, None))
     }
 
     /// The event with tokens and without choices.
     pub(super) fn usage(&self, usage: Usage) -> Bytes {
-        self.chunk(None, Some(usage), None)
+        sse::json_event(&self.answer::<()>(self.chunk(), Vec::new(), Some(usage), None))
     }
 
     /// The event for a router.
     pub(super) fn terrace(&self, terrace: Terrace) -> Bytes {
-        self.chunk(None, None, Some(terrace))
+        sse::json_event(&self.answer::<()>(self.chunk(), Vec::new(), None, Some(terrace)))
     }
 
-    /// What a stream that failed ends with, in place of `[DONE]`.
-    pub(super) fn failed(&self, error: &ErrorBody) -> [Bytes; 2] {
-        [self.end("error"), sse::json_event(error)]
+    fn chunk(&self) -> &'static str {
+        if self.wire == Wire::Chat { "chat.completion.chunk" } else { "text_completion" }
     }
 
-    fn chunk(
-        &self,
-        choice: Option<(Delta, Option<Value>, Option<String>)>,
-        usage: Option<Usage>,
-        terrace: Option<Terrace>,
-    ) -> Bytes {
-        let (id, created, model, index) = (self.id.clone(), self.created, self.model.clone(), 0);
-        match self.wire {
-            Wire::Chat => {
-                let choice = choice.map(|(delta, logprobs, finish_reason)| ChunkChoice {
-                    index,
-                    delta,
-                    logprobs,
-                    finish_reason,
-                });
-                let (object, choices) = ("chat.completion.chunk".into(), choice.into_iter().collect());
-                sse::json_event(&ChatChunk { id, object, created, model, choices, usage, terrace })
-            }
-            Wire::Text => {
-                let choice = choice.map(|(delta, logprobs, finish_reason)| {
-                    let text = delta.content.unwrap_or_default();
-                    CompletionChoice { index, text, logprobs, finish_reason }
-                });
-                let (object, choices) = ("text_completion".into(), choice.into_iter().collect());
-                sse::json_event(&Completion { id, object, created, model, choices, usage, terrace })
-            }
+    fn answer<C>(&self, object: &str, choices: Vec<C>, usage: Option<Usage>, terrace: Option<Terrace>) -> Answer<C> {
+        let Envelope { id, created, model, .. } = self;
+        Answer {
+            id: id.clone(),
+            object: object.into(),
+            created: *created,
+            model: model.clone(),
+            choices,
+            usage,
+            terrace,
         }
+    }
+}
+
+/// What all choices of an answer come to.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    /// Choices that have not ended.
+    pub(super) left: usize,
+    usage: engine::Usage,
+    least_sure: Option<Confidence>,
+    pub(super) finish_reasons: Vec<&'static str>,
+}
+
+impl Tally {
+    pub(super) fn of(choices: usize) -> Self {
+        Tally { left: choices, ..Tally::default() }
+    }
+
+    /// One more has ended. The first of a prompt's choices brings the prompt's tokens.
+    pub(super) fn add(&mut self, done: &Done, first_of_prompt: bool, finish: &'static str) {
+        self.left = self.left.saturating_sub(1);
+        self.usage.completion += done.usage.completion;
+        if first_of_prompt {
+            self.usage.prompt += done.usage.prompt;
+            self.usage.cached += done.usage.cached;
+        }
+        let less_sure = |one: Confidence, other: Confidence| if one.mean <= other.mean { one } else { other };
+        self.least_sure = match (self.least_sure, done.confidence) {
+            (Some(one), Some(other)) => Some(less_sure(one, other)),
+            (one, other) => one.or(other),
+        };
+        self.finish_reasons.push(finish);
+    }
+
+    /// Tokens.
+    pub(super) fn tokens(&self) -> engine::Usage {
+        self.usage
+    }
+
+    /// Tokens as OpenAI counts them.
+    pub(super) fn usage(&self) -> Usage {
+        let engine::Usage { prompt, completion, cached } = self.usage;
+        Usage {
+            prompt_tokens: prompt,
+            completion_tokens: completion,
+            total_tokens: prompt + completion,
+            // A caller finds its own domain's blocks alone, so it learns of nobody else by this.
+            prompt_tokens_details: Some(PromptDetails { cached_tokens: cached }),
+        }
+    }
+
+    /// What a router gets beside the answer: of several choices, how sure the model was of the one it was least sure of.
+    pub(super) fn terrace(&self, load: Load) -> Terrace {
+        Terrace { confidence: self.least_sure, load: Some(load) }
     }
 }

@@ -42,6 +42,7 @@ impl From<Refused> for ApiError {
             Refused::Draining { .. } => Code::Draining,
             Refused::ContextTooLong { .. } => Code::ContextTooLong,
             Refused::EmptyPrompt | Refused::TooManyChoices { .. } => Code::InvalidRequest,
+            // The server has checked them: those of prompts by their places.
             Refused::UnknownToken { .. } => Code::Internal,
         };
         Self { retry_after: refused.retry_after(), ..Self::new(code, refused.to_string()) }
@@ -54,6 +55,7 @@ impl From<Failure> for ApiError {
             Failure::Refused(refused) => return refused.into(),
             Failure::DeadlineExceeded => Code::BudgetExceeded,
             Failure::Stopped => Code::Draining,
+            Failure::Grammar { .. } => Code::UnsupportedFeature,
             Failure::Model { .. } => Code::Internal,
         };
         Self::new(code, failure.to_string())

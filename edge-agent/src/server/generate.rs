@@ -1,27 +1,26 @@
-//! One request from its arrival to the last byte of its answer.
+//! One completion from its arrival to the last byte of its answer.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
 use bytes::{Bytes, BytesMut};
+use futures::stream::{self, BoxStream, SelectAll, StreamExt as _};
 use http::header;
-use terrace_telemetry::names::attribute;
 use terrace_telemetry::time::now_s;
-use terrace_telemetry::traces;
 use terrace_wire::sse;
 use tokio::sync::mpsc;
-use tracing::{Instrument as _, Span, field};
+use tracing::Instrument as _;
 
 use super::access::{self, Role};
-use super::answer::{self, Envelope};
+use super::answer::{Envelope, Tally};
+use super::choice::Choice;
 use super::error::ApiError;
-use super::meters::Outcome;
-use super::request::{self, Job, Wire};
+use super::request::{self, Job, Wire, Wishes};
+use super::watch::Watch;
 use super::{Agent, body, status};
-use crate::engine::{Done, Event, Failure};
+use crate::engine::{Event, Failure};
 
 /// `POST /v1/chat/completions`.
 pub(super) async fn chat(State(agent): State<Arc<Agent>>, request: Request) -> Response {
@@ -45,214 +44,181 @@ async fn generate(agent: Arc<Agent>, wire: Wire, request: Request, watch: Watch)
     let role = head.extensions.get::<Role>().copied().unwrap_or(Role::Local);
     let read = async {
         let body = body::read(&head.headers, body).await?;
-        request::job(&agent, wire, role, &head.headers, body, watch.arrived).await
+        let wishes = Wishes::read(role, &head.headers, watch.arrived)?;
+        request::job(&agent, wire, wishes, body).await
     };
-    let job = match read.await {
+    let mut job = match read.await {
         Ok(job) => job,
         Err(error) => return watch.refuse(error),
     };
-    let Job { stream, include_usage, logprobs, confidence, mut generate, .. } = job;
-    generate.cache = access::cache_domain(&head.extensions, &head.headers);
-    let (id, events) = match agent.engine.submit(generate) {
+    let cache = access::cache_domain(&head.extensions, &head.headers);
+    job.prompts.iter_mut().for_each(|prompt| prompt.cache = cache.clone());
+    let choices = Choice::all(wire, &job);
+    let (id, events) = match submit(&agent, &mut job) {
         Ok(accepted) => accepted,
-        Err(refused) => return watch.refuse(refused.into()),
+        Err(refused) => return watch.refuse(refused),
     };
     let created = now_s();
     let prefix = if wire == Wire::Chat { "chatcmpl" } else { "cmpl" };
     // Unique over restarts and devices as well as within one.
-    let id = format!("{prefix}-{:x}{:04x}{:x}", created, std::process::id() & 0xFFFF, id.0);
+    let id = format!("{prefix}-{created:x}{:04x}{id:x}", std::process::id() & 0xFFFF);
     let envelope = Envelope { wire, id, created, model: agent.model.name.clone() };
-    let mut flow = Flow { events, watch, envelope, include_usage, logprobs, confidence, agent };
+    let tally = Tally::of(choices.len());
+    let mut flow = Flow { events, watch, envelope, choices, tally, job, agent };
 
     // The head of the answer waits for the first token: until then a failure still gets its own status.
     let first = flow.next().await;
-    if let Event::Failed(failure) = first {
+    if let (_, Event::Failed(failure)) = first {
         return flow.watch.refuse(failure.into());
     }
-    if !stream {
+    if !flow.job.stream {
         return flow.whole(first).await;
     }
     let state = Some((flow, Some(first)));
-    let events = futures::stream::unfold(state, |state| async {
+    let events = stream::unfold(state, |state| async {
         let (mut flow, first) = state?;
-        let begin = first.is_some();
         let event = match first {
             Some(first) => first,
             None => flow.next().await,
         };
-        let last = matches!(event, Event::Done(_) | Event::Failed(_));
-        let bytes = flow.write(event, begin);
+        let (bytes, last) = flow.write(event);
         Some((Ok::<_, std::convert::Infallible>(bytes), (!last).then_some((flow, None))))
     });
     let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")];
     (headers, Body::from_stream(events)).into_response()
 }
 
+type Events = SelectAll<BoxStream<'static, (usize, Event)>>;
+
+/// Hands every prompt to the engine. If one is refused, those before it are cancelled: their receivers are dropped.
+fn submit(agent: &Agent, job: &mut Job) -> Result<(u64, Events), ApiError> {
+    let (mut first, mut events) = (None, SelectAll::new());
+    for request in std::mem::take(&mut job.prompts) {
+        let (id, receivers) = agent.engine.submit_choices(request, job.choices)?;
+        first.get_or_insert(id.0);
+        for receiver in receivers {
+            events.push(of_choice(events.len(), receiver));
+        }
+    }
+    Ok((first.unwrap_or_default(), events))
+}
+
+/// The events of one choice. A channel that closes without a last one is an engine that ended.
+fn of_choice(index: usize, receiver: mpsc::Receiver<Event>) -> BoxStream<'static, (usize, Event)> {
+    let events = stream::unfold(Some(receiver), move |receiver| async move {
+        let mut receiver = receiver?;
+        let event = receiver.recv().await.unwrap_or(Event::Failed(Failure::Stopped));
+        let last = matches!(event, Event::Done(_) | Event::Failed(_));
+        Some(((index, event), (!last).then_some(receiver)))
+    });
+    events.boxed()
+}
+
 /// An answer on its way. Dropped before its end (the client went away), it drops the engine's events, which cancels.
 struct Flow {
-    events: mpsc::Receiver<Event>,
+    events: Events,
     watch: Watch,
     envelope: Envelope,
-    include_usage: bool,
-    logprobs: Option<u8>,
-    confidence: bool,
+    choices: Vec<Choice>,
+    tally: Tally,
+    job: Job,
     agent: Arc<Agent>,
 }
 
 impl Flow {
-    /// The next event that is worth a word. A channel that closes without one is an engine that ended.
-    async fn next(&mut self) -> Event {
+    /// The next event that is worth a word, and whose it is.
+    async fn next(&mut self) -> (usize, Event) {
         loop {
-            let event = self.events.recv().await.unwrap_or(Event::Failed(Failure::Stopped));
+            let (index, event) = self.events.next().await.unwrap_or((0, Event::Failed(Failure::Stopped)));
             match &event {
-                Event::Started { queued } => {
-                    self.watch.span.record(attribute::QUEUE_US, queued.as_micros() as i64);
-                    continue;
-                }
+                Event::Started { queued } => self.watch.queued(*queued),
                 // Nobody asks for it here.
-                Event::Hidden(_) => continue,
-                Event::Piece(_) => self.watch.token(),
-                Event::Done(done) => self.watch.done(done),
-                Event::Failed(_) => {}
+                Event::Hidden(_) => {}
+                Event::Piece(_) => {
+                    self.watch.token();
+                    return (index, event);
+                }
+                Event::Done(done) => {
+                    self.watch.choice(done);
+                    return (index, event);
+                }
+                Event::Failed(_) => return (index, event),
             }
-            return event;
         }
     }
 
-    async fn whole(mut self, first: Event) -> Response {
-        let (mut text, mut tokens) = (String::new(), Vec::new());
-        let mut event = first;
+    async fn whole(mut self, first: (usize, Event)) -> Response {
+        let mut told: Vec<_> = self.choices.drain(..).map(|choice| (Some(choice), None)).collect();
+        let (mut index, mut event) = first;
         loop {
+            let (choice, value) = &mut told[index];
             match event {
                 Event::Started { .. } | Event::Hidden(_) => {}
                 Event::Piece(piece) => {
-                    if self.logprobs.is_some() {
-                        tokens.extend(answer::logprobs(self.agent.engine.tokenizer(), &piece));
+                    if let Some(choice) = choice {
+                        choice.hear(piece, self.agent.engine.tokenizer(), &self.envelope.id);
                     }
-                    text.push_str(&piece.text);
                 }
                 Event::Failed(failure) => return self.watch.refuse(failure.into()),
                 Event::Done(done) => {
-                    let usage = answer::usage(&done);
-                    let terrace = self.confidence.then(|| answer::terrace(&done, self.agent.engine.load()));
-                    let logprobs = self.logprobs.map(|_| tokens);
-                    let finish = done.finish_reason.as_str();
-                    return status::json(&self.envelope.whole(text, finish, usage, logprobs, terrace));
+                    if let Some(choice) = choice.take() {
+                        let (whole, finish) = choice.whole(done.finish_reason, &self.envelope.id);
+                        *value = Some(whole);
+                        self.tally.add(&done, index.is_multiple_of(self.job.choices as usize), finish);
+                    }
                 }
             }
-            event = self.next().await;
+            if self.tally.left == 0 {
+                break;
+            }
+            (index, event) = self.next().await;
         }
+        self.answered();
+        let terrace = self.job.confidence.then(|| self.tally.terrace(self.agent.engine.load()));
+        let choices = told.into_iter().filter_map(|(_, value)| value).collect();
+        status::json(&self.envelope.whole(choices, self.tally.usage(), terrace))
     }
 
-    /// One event of the engine as events of the stream.
-    fn write(&mut self, event: Event, begin: bool) -> Bytes {
+    /// One event of the engine as events of the stream; whether they are the last.
+    fn write(&mut self, (index, event): (usize, Event)) -> (Bytes, bool) {
         let mut out = BytesMut::new();
-        if begin {
-            out.extend(self.envelope.begin());
-        }
         match event {
             Event::Started { .. } | Event::Hidden(_) => {}
             Event::Piece(piece) => {
-                let logprobs = self.logprobs.map(|_| answer::logprobs(self.agent.engine.tokenizer(), &piece));
-                if !piece.text.is_empty() || logprobs.is_some() {
-                    out.extend_from_slice(&self.envelope.piece(piece.text, logprobs));
-                }
+                let tokenizer = self.agent.engine.tokenizer();
+                out.extend_from_slice(&self.choices[index].tell(piece, tokenizer, &self.envelope));
             }
             Event::Done(done) => {
-                out.extend_from_slice(&self.envelope.end(done.finish_reason.as_str()));
-                if self.include_usage {
-                    out.extend_from_slice(&self.envelope.usage(answer::usage(&done)));
+                let (bytes, finish) = self.choices[index].end(done.finish_reason, &self.envelope);
+                out.extend_from_slice(&bytes);
+                self.tally.add(&done, index.is_multiple_of(self.job.choices as usize), finish);
+                if self.tally.left == 0 {
+                    self.close(&mut out);
                 }
-                if self.confidence {
-                    let terrace = answer::terrace(&done, self.agent.engine.load());
-                    out.extend_from_slice(&self.envelope.terrace(terrace));
-                }
-                out.extend_from_slice(&sse::done_event());
             }
             Event::Failed(failure) => {
                 let error = self.watch.fail(failure.into());
-                self.envelope.failed(&error.body).iter().for_each(|event| out.extend_from_slice(event));
+                self.choices.iter_mut().for_each(|choice| out.extend_from_slice(&choice.broke(&self.envelope)));
+                out.extend_from_slice(&sse::json_event(&error.body));
+                return (out.freeze(), true);
             }
         }
-        out.freeze()
-    }
-}
-
-/// The span and the metrics of one request; one that nobody ended was cancelled.
-struct Watch {
-    span: Span,
-    arrived: Instant,
-    agent: Arc<Agent>,
-    first_token: bool,
-    outcome: Outcome,
-}
-
-impl Watch {
-    fn begin(agent: Arc<Agent>, wire: Wire, headers: &http::HeaderMap) -> Self {
-        let (operation, model) = (if wire == Wire::Chat { "chat" } else { "text_completion" }, &agent.model.name);
-        let span = tracing::info_span!(
-            "chat",
-            otel.name = format!("{operation} {model}"),
-            otel.kind = "server",
-            otel.status_code = field::Empty,
-            gen_ai.operation.name = operation,
-            gen_ai.request.model = model,
-            gen_ai.response.finish_reasons = field::Empty,
-            gen_ai.usage.input_tokens = field::Empty,
-            gen_ai.usage.output_tokens = field::Empty,
-            terrace.queue_us = field::Empty,
-            http.response.status_code = field::Empty,
-            "error.type" = field::Empty,
-        );
-        traces::set_parent(&span, headers);
-        Self { span, arrived: Instant::now(), agent, first_token: false, outcome: Outcome::Cancelled }
+        (out.freeze(), self.tally.left == 0)
     }
 
-    fn token(&mut self) {
-        if !std::mem::replace(&mut self.first_token, true) {
-            self.agent.meters.first_token(self.arrived.elapsed());
+    /// What follows the choices.
+    fn close(&mut self, out: &mut BytesMut) {
+        self.answered();
+        if self.job.include_usage {
+            out.extend_from_slice(&self.envelope.usage(self.tally.usage()));
         }
-    }
-
-    fn done(&mut self, done: &Done) {
-        self.outcome = Outcome::Answered;
-        self.agent.meters.answered(done);
-        self.span.record(attribute::INPUT_TOKENS, i64::from(done.usage.prompt));
-        self.span.record(attribute::OUTPUT_TOKENS, i64::from(done.usage.completion));
-        self.span.record(attribute::FINISH_REASONS, done.finish_reason.as_str());
-        self.span.record(attribute::STATUS_CODE, 200);
-    }
-
-    /// Ends it with an error.
-    fn fail(&mut self, error: ApiError) -> ApiError {
-        self.outcome = match error.code.status() {
-            429 | 503 => Outcome::Refused,
-            400..500 => Outcome::Invalid,
-            _ => Outcome::Failed,
-        };
-        self.span.record(attribute::STATUS_CODE, i64::from(error.code.status()));
-        self.span.record(attribute::ERROR_TYPE, error.code.as_str());
-        if error.code.status() >= 500 {
-            self.span.record("otel.status_code", "ERROR");
+        if self.job.confidence {
+            out.extend_from_slice(&self.envelope.terrace(self.tally.terrace(self.agent.engine.load())));
         }
-        error
+        out.extend_from_slice(&sse::done_event());
     }
 
-    fn refuse(mut self, error: ApiError) -> Response {
-        self.fail(error).into_response()
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.agent.meters.ended(self.outcome);
-        if self.outcome == Outcome::Cancelled {
-            self.span.record(attribute::ERROR_TYPE, "client_gone");
-        }
-        // A stream outlives the handler that the span was entered for.
-        traces::end_now(&self.span);
-        tracing::debug!(
-            parent: &self.span, outcome = self.outcome.as_str(), total_ms = self.arrived.elapsed().as_millis() as u64, "ended"
-        );
+    fn answered(&mut self) {
+        self.watch.answered(self.tally.tokens(), &self.tally.finish_reasons);
     }
 }

@@ -1,16 +1,21 @@
 //! The agent's HTTP side: OpenAI's wire and its own status, over one router for both listeners.
 //!
-//! Who calls decides what may be called ([`access`]); what is called becomes one engine request ([`request`]), whose
-//! events become an answer, whole or streamed ([`generate`], [`answer`]).
+//! Who calls decides what may be called ([`access`]); what is called becomes requests of the engine
+//! ([`request`], [`fields`], [`tools`]), whose events become choices of one answer, whole or streamed ([`generate`],
+//! [`choice`], [`answer`]).
 
 mod access;
 mod answer;
 mod body;
+mod choice;
 mod error;
+mod fields;
 mod generate;
 mod meters;
 mod request;
 mod status;
+mod tools;
+mod watch;
 
 use std::sync::Arc;
 
@@ -20,6 +25,7 @@ use axum::routing::{get, post};
 use terrace_contract::status::{DeviceStatus, ModelStatus};
 
 use crate::engine::EngineHandle;
+use crate::grammar::Grammars;
 
 pub use meters::Meters;
 
@@ -27,6 +33,8 @@ pub use meters::Meters;
 pub struct Agent {
     /// The way to the engine.
     pub engine: EngineHandle,
+    /// What keeps answers to schemas and calls.
+    pub grammars: Grammars,
     /// What it runs.
     pub model: ModelStatus,
     /// On what.

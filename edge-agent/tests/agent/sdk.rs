@@ -1,4 +1,4 @@
-//! The client that users have: the openai Python package, through the plain door.
+//! The clients that users have: the openai packages for Python and Node, through the plain door.
 
 use std::process::Stdio;
 
@@ -6,21 +6,32 @@ use tokio::process::Command;
 
 use crate::support::{Agent, LIMIT, MODEL};
 
-#[tokio::test]
-async fn the_openai_package_gets_whole_and_streamed_answers_and_typed_errors() {
-    let Some(agent) = Agent::start(&[]).await else { return };
-    let python = concat!(env!("CARGO_MANIFEST_DIR"), "/../.venv/bin/python");
-    let child = Command::new(python)
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/agent/sdk.py"))
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+/// Runs a program that drives the agent and says `ok`.
+async fn drive(program: &str, script: &str) {
+    let Some(agent) = Agent::start(&["--max-sequences", "4"]).await else { return };
+    let child = Command::new(program)
+        .arg(format!("{ROOT}/{script}"))
         .args([format!("http://{}/v1", agent.plain), MODEL.to_owned()])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
-        .unwrap_or_else(|e| panic!("{python} cannot be run ({e}): scripts/tools.sh makes it"));
+        .unwrap_or_else(|e| panic!("{program} cannot be run ({e}): scripts/tools.sh makes what is needed"));
     let output = tokio::time::timeout(LIMIT, child.wait_with_output()).await.expect("it does not end").unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(said.trim(), "ok");
+}
+
+#[tokio::test]
+async fn the_openai_package_for_python_gets_all_that_it_can_ask_for() {
+    drive(&format!("{ROOT}/.venv/bin/python"), "edge-agent/tests/agent/sdk.py").await;
+}
+
+#[tokio::test]
+async fn the_openai_package_for_node_gets_all_that_it_can_ask_for() {
+    drive("node", "e2e/clients/agent.mjs").await;
 }

@@ -61,9 +61,9 @@ const CHAT: [&str; 10] = [
     "function_call",
 ];
 /// Fields of a text completion.
-const COMPLETION: [&str; 3] = ["prompt", "suffix", "echo"];
+const COMPLETION: [&str; 4] = ["prompt", "suffix", "echo", "best_of"];
 /// Fields that our own agents read beyond OpenAI's.
-const AGENT: [&str; 2] = ["top_k", "min_p"];
+const AGENT: [&str; 3] = ["top_k", "min_p", "repetition_penalty"];
 /// Members of a message.
 const MESSAGE: [&str; 7] = ["role", "content", "name", "tool_calls", "tool_call_id", "function_call", "refusal"];
 

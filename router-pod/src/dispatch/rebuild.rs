@@ -118,11 +118,11 @@ impl Names {
         Some(Value::Object(new))
     }
 
-    /// The choice that ends an answer which broke off.
-    pub fn broken_choice(&self) -> Value {
+    /// What ends a choice of an answer that broke off.
+    pub fn broken_choice(&self, index: u64) -> Value {
         match self.call {
-            Call::Chat => json!({"index": 0, "delta": {}, "logprobs": null, "finish_reason": "error"}),
-            Call::Completion => json!({"index": 0, "text": "", "logprobs": null, "finish_reason": "error"}),
+            Call::Chat => json!({"index": index, "delta": {}, "logprobs": null, "finish_reason": "error"}),
+            Call::Completion => json!({"index": index, "text": "", "logprobs": null, "finish_reason": "error"}),
         }
     }
 }
@@ -142,6 +142,11 @@ pub fn has_content(choice: &Value) -> bool {
 /// Whether a rebuilt choice ends its answer.
 pub fn is_finished(choice: &Value) -> bool {
     choice.get("finish_reason").is_some_and(Value::is_string)
+}
+
+/// Which choice a rebuilt one is.
+pub fn index_of(choice: &Value) -> u64 {
+    choice.get("index").and_then(Value::as_u64).unwrap_or(0)
 }
 
 /// Text of a rebuilt choice or message, for counting tokens that an upstream did not count.

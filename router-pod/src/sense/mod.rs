@@ -129,8 +129,13 @@ fn forbidden_at(pointer: &Pointer, class: Class) -> Refusal {
 
 /// The last turn of the user, or the prompt.
 fn last_user(request: &Value) -> String {
-    if let Some(prompt) = request.get("prompt").and_then(Value::as_str) {
-        return prompt.to_owned();
+    match request.get("prompt") {
+        Some(Value::String(prompt)) => return prompt.clone(),
+        // Several are one piece of work; token ids are words to nobody here.
+        Some(Value::Array(prompts)) => {
+            return prompts.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("\n");
+        }
+        _ => {}
     }
     let messages = request.get("messages").and_then(Value::as_array);
     let last = messages.into_iter().flatten().rfind(|m| m.get("role").and_then(Value::as_str) == Some("user"));

@@ -12,7 +12,7 @@ use terrace_contract::report::Outcome;
 use terrace_decide::plan;
 use terrace_telemetry::traces;
 use terrace_wire::error::{Code, ErrorBody};
-use terrace_wire::{chat, json};
+use terrace_wire::{json, shape};
 use tracing::{Instrument as _, Span, field};
 
 use super::admit::{self, Caller};
@@ -144,8 +144,8 @@ async fn parse(used: &InUse, body: Body, call: Call) -> Result<Value, Refusal> {
     let tree = json::parse(&bytes)
         .map_err(|malformed| Refusal::new(Code::InvalidRequest, format!("the body cannot be read: {malformed}")))?;
     let checked = match call {
-        Call::Chat => chat::check_shape(&tree),
-        Call::Completion => chat::check_completion_shape(&tree),
+        Call::Chat => shape::check_chat(&tree),
+        Call::Completion => shape::check_completion(&tree),
     };
     checked.map_err(|body: ErrorBody| Refusal::of_body(Code::InvalidRequest, body))?;
     Ok(tree)

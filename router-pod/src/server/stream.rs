@@ -4,7 +4,7 @@
 //! upstream request, the device's count and the permit. A stream that has begun never switches tier: if it breaks it
 //! says so with `finish_reason: "error"` and an error event, and ends without `[DONE]`.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Instant;
@@ -47,6 +47,8 @@ pub struct Streaming {
     tokens: Option<Tokens>,
     /// As counted here, for an upstream that does not say.
     counted: u64,
+    /// Choices that have begun, and whether each has ended.
+    begun: BTreeMap<u64, bool>,
     /// The last chunk of an answer waits for the cost, which comes after it.
     held: Option<Value>,
     ready: VecDeque<Bytes>,
@@ -79,6 +81,7 @@ pub fn body(
         prompt_tokens,
         tokens,
         counted: 0,
+        begun: BTreeMap::new(),
         held: None,
         ready: VecDeque::new(),
         ended: false,
@@ -133,6 +136,9 @@ impl Streaming {
             return;
         }
         self.counted += choices.iter().flat_map(rebuild::text_of).map(tokens::of_text).sum::<u64>();
+        for choice in &choices {
+            *self.begun.entry(rebuild::index_of(choice)).or_default() |= rebuild::is_finished(choice);
+        }
         let finished = choices.iter().any(rebuild::is_finished);
         let chunk = self.names.chunk(choices);
         if let Some(held) = self.held.take() {
@@ -147,7 +153,8 @@ impl Streaming {
 
     /// The answer is whole.
     fn done(&mut self) {
-        let Some(mut last) = self.held.take() else {
+        let whole = self.begun.values().all(|ended| *ended);
+        let Some(mut last) = self.held.take_if(|_| whole) else {
             return self.broke("the stream ended without a reason to finish");
         };
         let tokens = self.used();
@@ -173,8 +180,12 @@ impl Streaming {
         self.record.broke(self.used());
         tracing::debug!(tier = %self.place.tier.name, why, "a stream broke after its first token");
         let tier = &self.place.tier.name;
-        let broken = self.names.chunk(vec![self.names.broken_choice()]);
-        self.ready.push_back(sse::json_event(&broken));
+        self.ready.extend(self.held.take().map(|held| sse::json_event(&held)));
+        let open = self.begun.iter().filter(|(_, ended)| !**ended);
+        let broken: Vec<Value> = open.map(|(index, _)| self.names.broken_choice(*index)).collect();
+        if !broken.is_empty() {
+            self.ready.push_back(sse::json_event(&self.names.chunk(broken)));
+        }
         let error = ErrorBody::new(Code::UpstreamFailed, format!("tier {tier}: {why}; ask again for a whole answer"));
         self.ready.push_back(sse::json_event(&error));
         self.ended = true;

@@ -6,6 +6,7 @@ mod canary;
 mod closed;
 mod errors;
 mod failover;
+mod fields;
 mod operator;
 mod process;
 mod serving;

@@ -38,6 +38,8 @@ pub enum Act {
     Nonsense,
     /// Streams a word and then an error event.
     ErrorEvent(&'static str),
+    /// Streams these choices, one an event, and ends well, or cuts the connection.
+    Choices(Vec<Value>, bool),
 }
 
 /// A tier that follows a script.
@@ -190,6 +192,12 @@ async fn complete(State(tier): State<Arc<Scripted>>, request: Request<Body>) -> 
             refuse(&tier, status, &headers)
         }
         Act::Cut(text) => answer(&tier, text, stream, chat, running, End::Cut),
+        Act::Choices(choices, whole) => {
+            let mut events: Vec<Bytes> = choices.iter().map(|c| sse::json_event(&json!({"choices": [c]}))).collect();
+            events.extend(whole.then(sse::done_event));
+            let builder = Response::builder().header("endpoint-load-metrics", tier.load().to_header());
+            pour(builder, events, running, if whole { End::Done } else { End::Cut })
+        }
         Act::ErrorEvent(text) => answer(&tier, text, stream, chat, running, End::Error),
         Act::Nonsense => {
             running.done = true;
@@ -260,6 +268,11 @@ fn answer(
         End::Error => events.push(sse::json_event(&json!({"error": {"message": "UPSTREAM-WORDS"}}))),
         End::Cut => {}
     }
+    pour(builder, events, running, end)
+}
+
+/// A response of these events.
+fn pour(builder: http::response::Builder, events: Vec<Bytes>, running: Running, end: End) -> Response<Body> {
     let mut events: VecDeque<Bytes> = events.into();
     let body = futures::stream::unfold((running, false), move |(mut running, cut)| {
         let next = events.pop_front();

@@ -1,0 +1,163 @@
+//! A chat completion: conversation, tools and format to a prompt and a grammar.
+
+use serde_json::Value;
+use terrace_wire::chat::ChatRequest;
+use terrace_wire::error::{Code, ErrorBody};
+use terrace_wire::format::{ResponseFormat, schema_pointer};
+use terrace_wire::pointer::Pointer;
+use terrace_wire::tools::{Tool, ToolChoice, read_choice, read_tools};
+
+use super::{Calls, Job, check_model, of, sampling};
+use crate::engine::GenerateRequest;
+use crate::grammar::{Compiled, Grammar, Step, Unusable};
+use crate::server::Agent;
+use crate::server::error::ApiError;
+use crate::server::tools::format::Format;
+use crate::server::tools::history;
+use crate::server::tools::rules::Rules;
+
+pub(super) fn read(agent: &Agent, body: Value) -> Result<Job, ApiError> {
+    let root = Pointer::root();
+    sampling::check_bias(&body, agent.engine.model().vocabulary)?;
+    let request = ChatRequest::from_value(body)?;
+    check_model(agent, &request.params.model)?;
+    if request.top_logprobs.is_some() && !request.logprobs {
+        return Err(ErrorBody::invalid(&root.key("top_logprobs"), "needs logprobs: true").into());
+    }
+    let wanted = Wanted::read(&request)?;
+    let template = agent.engine.chat_template().ok_or_else(|| {
+        ApiError::new(Code::UnsupportedFeature, "the model has no chat template: use /v1/completions")
+    })?;
+    let format = Format::of(template.source());
+    let offered = request.tools.as_ref().filter(|_| wanted.calls());
+    let messages = history::messages(&format, &request.messages, offered)?;
+    let refused = |e: &dyn std::fmt::Display| ApiError::new(Code::InvalidRequest, e.to_string());
+    let prompt = template.render(&messages, offered.filter(|_| format.native)).map_err(|e| refused(&e))?;
+    let tokenizer = agent.engine.tokenizer();
+    let tokens = tokenizer.encode_prompt(&prompt).map_err(|e| refused(&e))?;
+
+    let marker = format.marker.and_then(|marker| tokenizer.control(marker)).filter(|_| wanted.calls());
+    let alternatives = request.top_logprobs.unwrap_or(0) as u8;
+    let calls = wanted.calls().then(|| Calls { format, names: wanted.tools.iter().map(|t| t.name.clone()).collect() });
+    let grammar = wanted.grammar(agent, &format, marker)?;
+    let generate = GenerateRequest {
+        sampling: sampling::read(&request.params),
+        stop: request.params.stop.strings(),
+        top_logprobs: alternatives,
+        grammar,
+        shown: marker.into_iter().collect(),
+        ..GenerateRequest::new(tokens, request.output_limit().unwrap_or(agent.model.context_tokens))
+    };
+    let logprobs = request.logprobs.then_some(alternatives);
+    Ok(Job { calls, logprobs, ..of(&request.params, vec![generate]) })
+}
+
+/// What the answer is to be.
+struct Wanted {
+    tools: Vec<Tool>,
+    choice: ToolChoice,
+    parallel: bool,
+    format: ResponseFormat,
+}
+
+impl Wanted {
+    fn read(request: &ChatRequest) -> Result<Self, ErrorBody> {
+        let tools = read_tools(request.tools.as_ref())?;
+        if request.parallel_tool_calls.is_some() && tools.is_empty() {
+            return Err(ErrorBody::invalid(&Pointer::root().key("parallel_tool_calls"), "needs tools"));
+        }
+        let choice = read_choice(request.tool_choice.as_ref(), &tools)?;
+        let format = ResponseFormat::read(request.response_format.as_ref())?;
+        Ok(Wanted { tools, choice, parallel: request.parallel_tool_calls.unwrap_or(true), format })
+    }
+
+    /// Whether the answer may hold calls.
+    fn calls(&self) -> bool {
+        self.choice != ToolChoice::None
+    }
+
+    /// What keeps the answer to it; none: anything goes.
+    fn grammar(mut self, agent: &Agent, format: &Format, marker: Option<u32>) -> Result<Option<Compiled>, ApiError> {
+        if self.calls() {
+            return self.calling(agent, format, marker).map(Some);
+        }
+        let (grammar, schema) = match self.format {
+            ResponseFormat::Text => return Ok(None),
+            ResponseFormat::Object => (Grammar::object(), None),
+            ResponseFormat::Schema(schema) => (Grammar::schema(schema.clone()), Some(schema)),
+        };
+        match (agent.grammars.compile(&grammar), schema) {
+            (Ok(compiled), _) => Ok(Some(compiled)),
+            (Err(Unusable::Grammar), Some(schema)) => Err(fault(agent, &schema, schema_pointer())?.into()),
+            (Err(e), _) => Err(unusable(&e)),
+        }
+    }
+
+    fn calling(&mut self, agent: &Agent, format: &Format, marker: Option<u32>) -> Result<Compiled, ApiError> {
+        let content = match std::mem::replace(&mut self.format, ResponseFormat::Text) {
+            ResponseFormat::Text => None,
+            _ if self.choice == ToolChoice::Auto && !format.is_marked() => {
+                let what =
+                    "this model's calls are JSON as well: leave tools out, or set tool_choice to none or required";
+                return Err(ErrorBody::unsupported(&Pointer::root().key("response_format"), what).into());
+            }
+            ResponseFormat::Object => Some(serde_json::json!({"type": "object"})),
+            ResponseFormat::Schema(schema) => Some(schema),
+        };
+        // Whether a schema is at fault shows only once the whole is compiled; most never are.
+        if let Ok(compiled) = self.compile(agent, format, marker, content.clone()) {
+            return Ok(compiled);
+        }
+        for (i, tool) in self.tools.iter_mut().enumerate() {
+            let at = Pointer::root().key("tools").index(i).key("function").key("parameters");
+            match agent.grammars.fault(&tool.parameters).map_err(|e| unusable(&e))? {
+                None => {}
+                Some(found) if tool.strict => return Err(beyond(&place(at, &found)).into()),
+                // Without `strict` arguments are the model's best effort; an object they are all the same.
+                Some(_) => tool.parameters = serde_json::json!({"type": "object"}),
+            }
+        }
+        if let Some(schema) = &content
+            && let Some(found) = agent.grammars.fault(schema).map_err(|e| unusable(&e))?
+        {
+            return Err(beyond(&place(schema_pointer(), &found)).into());
+        }
+        self.compile(agent, format, marker, content).map_err(|e| unusable(&e))
+    }
+
+    fn compile(
+        &self,
+        agent: &Agent,
+        format: &Format,
+        marker: Option<u32>,
+        content: Option<Value>,
+    ) -> Result<Compiled, Unusable> {
+        let Wanted { tools, choice, parallel, .. } = self;
+        let rules = Rules { format, tools, choice, parallel: *parallel, marker, content };
+        agent.grammars.compile(&rules.grammar())
+    }
+}
+
+fn fault(agent: &Agent, schema: &Value, at: Pointer) -> Result<ErrorBody, ApiError> {
+    let found = agent.grammars.fault(schema).map_err(|e| unusable(&e))?;
+    Ok(beyond(&place(at, &found.unwrap_or_default())))
+}
+
+fn beyond(at: &Pointer) -> ErrorBody {
+    ErrorBody::invalid(at, "this part of the schema cannot be followed: it is not supported here, or nothing fits it")
+}
+
+fn place(at: Pointer, steps: &[Step]) -> Pointer {
+    steps.iter().fold(at, |at, step| match step {
+        Step::Key(key) => at.key(key),
+        Step::Nth(n) => at.nth(*n),
+        Step::Index(i) => at.index(*i),
+    })
+}
+
+fn unusable(error: &Unusable) -> ApiError {
+    match error {
+        Unusable::Vocabulary => ApiError::new(Code::UnsupportedFeature, error.to_string()),
+        Unusable::Thread | Unusable::Grammar => ApiError::new(Code::Internal, error.to_string()),
+    }
+}

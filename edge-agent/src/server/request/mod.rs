@@ -1,0 +1,157 @@
+//! From OpenAI's request to the engine's.
+
+mod chat;
+mod sampling;
+mod text;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::HeaderMap;
+use serde_json::Value;
+use terrace_contract::headers;
+use terrace_contract::names::AUTO_MODEL;
+use terrace_wire::error::{Code, ErrorBody};
+use terrace_wire::params::Params;
+use terrace_wire::pointer::Pointer;
+
+use super::access::Role;
+use super::error::ApiError;
+use super::tools::reader::CallReader;
+use super::{Agent, fields};
+use crate::engine::GenerateRequest;
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wire {
+    /// `/v1/chat/completions`
+    Chat,
+    /// `/v1/completions`
+    Text,
+}
+
+impl Wire {
+    /// `gen_ai.operation.name`.
+    pub(super) fn operation(self) -> &'static str {
+        match self {
+            Wire::Chat => "chat",
+            Wire::Text => "text_completion",
+        }
+    }
+}
+
+/// What to answer, and how.
+pub(super) struct Job {
+    pub(super) stream: bool,
+    pub(super) include_usage: bool,
+    /// Whether confidence and load go with the answer.
+    pub(super) confidence: bool,
+    /// One for each prompt.
+    pub(super) prompts: Vec<GenerateRequest>,
+    /// Choices of each prompt.
+    pub(super) choices: u32,
+    /// Alternatives a token; none: no log-probabilities.
+    pub(super) logprobs: Option<u8>,
+    /// What each choice of a prompt begins with, for each prompt; none: with its own text.
+    pub(super) echo: Option<Vec<String>>,
+    /// What reads calls in an answer.
+    pub(super) calls: Option<Calls>,
+}
+
+/// How calls in an answer are read.
+#[derive(Clone)]
+pub(super) struct Calls {
+    pub(super) format: super::tools::format::Format,
+    pub(super) names: Vec<String>,
+}
+
+impl Calls {
+    pub(super) fn reader(&self) -> CallReader {
+        CallReader::new(self.format, self.names.clone())
+    }
+}
+
+/// What a router may say in headers; nothing of it counts from anyone else.
+pub(super) struct Wishes {
+    pub(super) deadline: Option<Instant>,
+    confidence: bool,
+}
+
+impl Wishes {
+    pub(super) fn read(role: Role, headers: &HeaderMap, arrived: Instant) -> Result<Self, ApiError> {
+        if role != Role::Router {
+            return Ok(Self { deadline: None, confidence: false });
+        }
+        let text = |name: &str| headers.get(name).map(|v| v.to_str().unwrap_or_default());
+        let deadline = match text(headers::DEADLINE_MS).map(str::parse::<u32>) {
+            None => None,
+            Some(Ok(millis)) => Some(arrived + Duration::from_millis(u64::from(millis))),
+            Some(Err(_)) => {
+                let message = format!("{} must be whole milliseconds", headers::DEADLINE_MS);
+                return Err(ApiError::new(Code::InvalidRequest, message));
+            }
+        };
+        Ok(Self { deadline, confidence: text(headers::CONFIDENCE) == Some("1") })
+    }
+}
+
+/// Reads a completion's body and makes its prompts and its grammar, on a thread of their own: they take milliseconds,
+/// which other streams should not wait for.
+pub(super) async fn job(agent: &Arc<Agent>, wire: Wire, wishes: Wishes, body: Value) -> Result<Job, ApiError> {
+    let (agent, span) = (agent.clone(), tracing::Span::current());
+    let read = move || {
+        let _entered = span.enter();
+        fields::check(wire, &body)?;
+        let mut job = match wire {
+            Wire::Chat => chat::read(&agent, body)?,
+            Wire::Text => text::read(&agent, body)?,
+        };
+        check_places(&agent, &job)?;
+        job.prompts.iter_mut().for_each(|prompt| prompt.deadline = wishes.deadline);
+        job.confidence = wishes.confidence;
+        Ok(job)
+    };
+    let unread = |_| ApiError::new(Code::Internal, "the request could not be read");
+    tokio::task::spawn_blocking(read).await.map_err(unread)?
+}
+
+/// Whether this agent serves what is asked for.
+///
+/// # Errors
+/// 404 with the name that it has.
+pub(super) fn check_model(agent: &Agent, asked: &str) -> Result<(), ApiError> {
+    if asked == agent.model.name || asked == AUTO_MODEL {
+        return Ok(());
+    }
+    let message = format!("this agent serves only the model {:?}", agent.model.name);
+    Err(ApiError::new(Code::ModelNotFound, message).at(&Pointer::root().key("model")))
+}
+
+/// Whether all of a request's choices can ever be in the engine together.
+///
+/// # Errors
+/// 400 with the field that asks for too many.
+fn check_places(agent: &Agent, job: &Job) -> Result<(), ErrorBody> {
+    let (prompts, limit) = (job.prompts.len() as u64, u64::from(agent.engine.places()));
+    let asked = prompts * u64::from(job.choices);
+    if asked <= limit {
+        return Ok(());
+    }
+    let field = if u64::from(job.choices) > limit { "n" } else { "prompt" };
+    let what = format!("{asked} answers were asked for, this device takes at most {limit} at once: ask for fewer");
+    Err(ErrorBody::invalid(&Pointer::root().key(field), what))
+}
+
+/// A job of these prompts, with what both requests have.
+fn of(params: &Params, prompts: Vec<GenerateRequest>) -> Job {
+    Job {
+        stream: params.stream,
+        include_usage: params.stream_options.is_some_and(|o| o.include_usage),
+        confidence: false,
+        prompts,
+        choices: params.n.unwrap_or(1),
+        logprobs: None,
+        echo: None,
+        calls: None,
+    }
+}
