@@ -24,7 +24,10 @@ for await (const chunk of await chat(france, { stream: true, stream_options: { i
   usage = chunk.usage ?? usage;
 }
 assert.equal(said, text);
-assert.deepEqual(usage, whole.usage);
+const counts = (u) => [u.prompt_tokens, u.completion_tokens, u.total_tokens];
+assert.deepEqual(counts(usage), counts(whole.usage));
+// The same question once more: its beginning was computed already.
+assert.ok(usage.prompt_tokens_details.cached_tokens > 0, JSON.stringify(usage));
 
 // Log-probabilities and several choices.
 const tokens = (await chat(france, { logprobs: true, top_logprobs: 2 })).choices[0].logprobs.content;
