@@ -3,8 +3,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use terrace_contract::confidence::Confidence;
+use terrace_contract::cost::Cost;
 
 use crate::error::{Code, ErrorBody};
+use crate::hidden::Hidden;
 use crate::pointer::Pointer;
 use crate::stop::Stop;
 
@@ -386,12 +388,19 @@ pub struct Delta {
     pub tool_calls: Option<Vec<Value>>,
 }
 
-/// What an agent adds for a router: confidence, and the load line once more since it may have changed meanwhile.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+/// What an agent adds for a router: confidence, cost, hidden states, and the load line once more since it may have
+/// changed meanwhile.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Terrace {
     /// How sure the model was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<Confidence>,
+    /// What the answer took of the device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
+    /// Hidden states of the prompt, those that were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hidden: Option<Hidden>,
     /// Load at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<terrace_contract::load::Load>,

@@ -5,9 +5,12 @@
 
 pub mod chat;
 pub mod completion;
+pub mod embedding;
 pub mod error;
+pub mod hidden;
 pub mod json;
 pub mod models;
 pub mod pointer;
 pub mod sse;
 pub mod stop;
+pub mod vector;

@@ -119,10 +119,13 @@ impl Engine {
         let lane = &mut self.lanes[index];
         lane.sequence.compute += part;
         if lane.decodes() {
+            lane.sequence.steps += 1;
             lane.sequence.batched += batch as u64;
         }
         lane.position += tokens;
-        lane.table.publish(&mut self.pool, &lane.tokens, lane.position);
+        if lane.publishes() {
+            lane.table.publish(&mut self.pool, &lane.tokens, lane.position);
+        }
         lane.pooled(output.hidden);
         if lane.left() > 0 {
             return;

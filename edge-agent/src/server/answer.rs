@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use terrace_contract::load::Load;
 use terrace_wire::chat::{
     AssistantMessage, ChatChunk, ChatCompletion, Choice, ChunkChoice, Delta, PromptDetails, Terrace, Usage,
 };
@@ -20,11 +19,6 @@ pub(super) struct Envelope {
     pub(super) id: String,
     pub(super) created: u64,
     pub(super) model: String,
-}
-
-/// What a router gets beside the answer.
-pub(super) fn terrace(done: &Done, load: Load) -> Terrace {
-    Terrace { confidence: done.confidence, load: Some(load) }
 }
 
 /// Tokens as OpenAI counts them.
@@ -73,7 +67,7 @@ impl Envelope {
                 let choices = vec![Choice { index, message, logprobs, finish_reason }];
                 json!(ChatCompletion { id, object: "chat.completion".into(), created, model, choices, usage, terrace })
             }
-            Wire::Text => {
+            _ => {
                 let choices = vec![CompletionChoice { index, text, logprobs, finish_reason }];
                 json!(Completion { id, object: "text_completion".into(), created, model, choices, usage, terrace })
             }
@@ -130,7 +124,7 @@ impl Envelope {
                 let (object, choices) = ("chat.completion.chunk".into(), choice.into_iter().collect());
                 sse::json_event(&ChatChunk { id, object, created, model, choices, usage, terrace })
             }
-            Wire::Text => {
+            _ => {
                 let choice = choice.map(|(delta, logprobs, finish_reason)| {
                     let text = delta.content.unwrap_or_default();
                     CompletionChoice { index, text, logprobs, finish_reason }

@@ -1,25 +1,24 @@
 //! One request from its arrival to the last byte of its answer.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
 use bytes::{Bytes, BytesMut};
 use http::header;
-use terrace_telemetry::names::attribute;
 use terrace_telemetry::time::now_s;
-use terrace_telemetry::traces;
+use terrace_wire::chat::Terrace;
+use terrace_wire::hidden::Hidden;
 use terrace_wire::sse;
 use tokio::sync::mpsc;
-use tracing::{Instrument as _, Span, field};
+use tracing::Instrument as _;
 
 use super::access::{self, Role};
 use super::answer::{self, Envelope};
-use super::error::ApiError;
-use super::meters::Outcome;
+use super::hidden;
 use super::request::{self, Job, Wire};
+use super::watch::Watch;
 use super::{Agent, body, status};
 use crate::engine::{Done, Event, Failure};
 
@@ -51,7 +50,7 @@ async fn generate(agent: Arc<Agent>, wire: Wire, request: Request, watch: Watch)
         Ok(job) => job,
         Err(error) => return watch.refuse(error),
     };
-    let Job { stream, include_usage, logprobs, confidence, mut generate, .. } = job;
+    let Job { stream, include_usage, logprobs, confidence, hidden: asked, mut generate } = job;
     generate.cache = access::cache_domain(&head.extensions, &head.headers);
     let (id, events) = match agent.engine.submit(generate) {
         Ok(accepted) => accepted,
@@ -62,7 +61,8 @@ async fn generate(agent: Arc<Agent>, wire: Wire, request: Request, watch: Watch)
     // Unique over restarts and devices as well as within one.
     let id = format!("{prefix}-{:x}{:04x}{:x}", created, std::process::id() & 0xFFFF, id.0);
     let envelope = Envelope { wire, id, created, model: agent.model.name.clone() };
-    let mut flow = Flow { events, watch, envelope, include_usage, logprobs, confidence, agent };
+    let hidden = None;
+    let mut flow = Flow { events, watch, envelope, include_usage, logprobs, confidence, asked, hidden, agent };
 
     // The head of the answer waits for the first token: until then a failure still gets its own status.
     let first = flow.next().await;
@@ -96,6 +96,9 @@ struct Flow {
     include_usage: bool,
     logprobs: Option<u8>,
     confidence: bool,
+    /// Hidden states that a router asked for, and those that came.
+    asked: Option<hidden::Asked>,
+    hidden: Option<Hidden>,
     agent: Arc<Agent>,
 }
 
@@ -106,17 +109,32 @@ impl Flow {
             let event = self.events.recv().await.unwrap_or(Event::Failed(Failure::Stopped));
             match &event {
                 Event::Started { queued } => {
-                    self.watch.span.record(attribute::QUEUE_US, queued.as_micros() as i64);
+                    self.watch.queued(*queued);
                     continue;
                 }
-                // Nobody asks for it here.
-                Event::Hidden(_) => continue,
+                Event::Hidden(states) => {
+                    self.hidden = self.asked.map(|asked| asked.write(states));
+                    continue;
+                }
                 Event::Piece(_) => self.watch.token(),
-                Event::Done(done) => self.watch.done(done),
+                Event::Done(done) => {
+                    self.watch.choice(done);
+                    self.watch.answered(done.usage, &[done.finish_reason.as_str()]);
+                }
                 Event::Failed(_) => {}
             }
             return event;
         }
+    }
+
+    /// What goes to a router beside the answer, if it asked for any of it.
+    fn terrace(&mut self, done: &Done) -> Option<Terrace> {
+        (self.confidence || self.asked.is_some()).then(|| Terrace {
+            confidence: done.confidence.filter(|_| self.confidence),
+            cost: Some(done.timings.cost(done.usage)),
+            hidden: self.hidden.take(),
+            load: Some(self.agent.engine.load()),
+        })
     }
 
     async fn whole(mut self, first: Event) -> Response {
@@ -134,7 +152,7 @@ impl Flow {
                 Event::Failed(failure) => return self.watch.refuse(failure.into()),
                 Event::Done(done) => {
                     let usage = answer::usage(&done);
-                    let terrace = self.confidence.then(|| answer::terrace(&done, self.agent.engine.load()));
+                    let terrace = self.terrace(&done);
                     let logprobs = self.logprobs.map(|_| tokens);
                     let finish = done.finish_reason.as_str();
                     return status::json(&self.envelope.whole(text, finish, usage, logprobs, terrace));
@@ -163,8 +181,7 @@ impl Flow {
                 if self.include_usage {
                     out.extend_from_slice(&self.envelope.usage(answer::usage(&done)));
                 }
-                if self.confidence {
-                    let terrace = answer::terrace(&done, self.agent.engine.load());
+                if let Some(terrace) = self.terrace(&done) {
                     out.extend_from_slice(&self.envelope.terrace(terrace));
                 }
                 out.extend_from_slice(&sse::done_event());
@@ -175,84 +192,5 @@ impl Flow {
             }
         }
         out.freeze()
-    }
-}
-
-/// The span and the metrics of one request; one that nobody ended was cancelled.
-struct Watch {
-    span: Span,
-    arrived: Instant,
-    agent: Arc<Agent>,
-    first_token: bool,
-    outcome: Outcome,
-}
-
-impl Watch {
-    fn begin(agent: Arc<Agent>, wire: Wire, headers: &http::HeaderMap) -> Self {
-        let (operation, model) = (if wire == Wire::Chat { "chat" } else { "text_completion" }, &agent.model.name);
-        let span = tracing::info_span!(
-            "chat",
-            otel.name = format!("{operation} {model}"),
-            otel.kind = "server",
-            otel.status_code = field::Empty,
-            gen_ai.operation.name = operation,
-            gen_ai.request.model = model,
-            gen_ai.response.finish_reasons = field::Empty,
-            gen_ai.usage.input_tokens = field::Empty,
-            gen_ai.usage.output_tokens = field::Empty,
-            terrace.queue_us = field::Empty,
-            http.response.status_code = field::Empty,
-            "error.type" = field::Empty,
-        );
-        traces::set_parent(&span, headers);
-        Self { span, arrived: Instant::now(), agent, first_token: false, outcome: Outcome::Cancelled }
-    }
-
-    fn token(&mut self) {
-        if !std::mem::replace(&mut self.first_token, true) {
-            self.agent.meters.first_token(self.arrived.elapsed());
-        }
-    }
-
-    fn done(&mut self, done: &Done) {
-        self.outcome = Outcome::Answered;
-        self.agent.meters.answered(done);
-        self.span.record(attribute::INPUT_TOKENS, i64::from(done.usage.prompt));
-        self.span.record(attribute::OUTPUT_TOKENS, i64::from(done.usage.completion));
-        self.span.record(attribute::FINISH_REASONS, done.finish_reason.as_str());
-        self.span.record(attribute::STATUS_CODE, 200);
-    }
-
-    /// Ends it with an error.
-    fn fail(&mut self, error: ApiError) -> ApiError {
-        self.outcome = match error.code.status() {
-            429 | 503 => Outcome::Refused,
-            400..500 => Outcome::Invalid,
-            _ => Outcome::Failed,
-        };
-        self.span.record(attribute::STATUS_CODE, i64::from(error.code.status()));
-        self.span.record(attribute::ERROR_TYPE, error.code.as_str());
-        if error.code.status() >= 500 {
-            self.span.record("otel.status_code", "ERROR");
-        }
-        error
-    }
-
-    fn refuse(mut self, error: ApiError) -> Response {
-        self.fail(error).into_response()
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.agent.meters.ended(self.outcome);
-        if self.outcome == Outcome::Cancelled {
-            self.span.record(attribute::ERROR_TYPE, "client_gone");
-        }
-        // A stream outlives the handler that the span was entered for.
-        traces::end_now(&self.span);
-        tracing::debug!(
-            parent: &self.span, outcome = self.outcome.as_str(), total_ms = self.arrived.elapsed().as_millis() as u64, "ended"
-        );
     }
 }

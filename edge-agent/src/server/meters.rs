@@ -13,7 +13,7 @@ use terrace_telemetry::Metrics;
 use terrace_telemetry::metrics::{seconds, short_seconds};
 use terrace_telemetry::names::metric;
 
-use crate::engine::{Done, EngineStats};
+use crate::engine::{Done, EngineStats, Usage};
 
 /// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,10 +117,15 @@ impl Meters {
         self.first_token.observe(after.as_secs_f64());
     }
 
-    pub(super) fn answered(&self, done: &Done) {
-        self.prompt_tokens.inc_by(u64::from(done.usage.prompt));
-        self.output_tokens.inc_by(u64::from(done.usage.completion));
-        self.cached_tokens.inc_by(u64::from(done.usage.cached));
+    /// A whole request.
+    pub(super) fn answered(&self, tokens: Usage) {
+        self.prompt_tokens.inc_by(u64::from(tokens.prompt));
+        self.output_tokens.inc_by(u64::from(tokens.completion));
+        self.cached_tokens.inc_by(u64::from(tokens.cached));
+    }
+
+    /// One of its choices.
+    pub(super) fn choice(&self, done: &Done) {
         if done.usage.completion > 1 {
             self.per_token.observe(done.timings.decode.as_secs_f64() / f64::from(done.usage.completion - 1));
         }

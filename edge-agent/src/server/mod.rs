@@ -1,16 +1,19 @@
 //! The agent's HTTP side: OpenAI's wire and its own status, over one router for both listeners.
 //!
 //! Who calls decides what may be called ([`access`]); what is called becomes one engine request ([`request`]), whose
-//! events become an answer, whole or streamed ([`generate`], [`answer`]).
+//! events become an answer, whole or streamed ([`generate`], [`answer`]), or vectors ([`embeddings`]).
 
 mod access;
 mod answer;
 mod body;
+mod embeddings;
 mod error;
 mod generate;
+mod hidden;
 mod meters;
 mod request;
 mod status;
+mod watch;
 
 use std::sync::Arc;
 
@@ -46,6 +49,7 @@ pub fn router(agent: Arc<Agent>) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(generate::chat))
         .route("/v1/completions", post(generate::completions))
+        .route("/v1/embeddings", post(embeddings::embeddings))
         .route("/v1/models", get(status::models))
         .route("/v1/models/{name}", get(status::model))
         .route("/terrace/status", get(status::status))

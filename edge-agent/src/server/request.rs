@@ -15,6 +15,7 @@ use terrace_wire::stop::Stop;
 use super::Agent;
 use super::access::Role;
 use super::error::ApiError;
+use super::hidden;
 use crate::engine::{EngineHandle, GenerateRequest, Sampling};
 
 /// Tokens of a text completion where the caller says nothing, as OpenAI's.
@@ -22,13 +23,26 @@ const COMPLETION_TOKENS: u32 = 16;
 /// Alternatives that may be asked for.
 const MOST_ALTERNATIVES: u32 = 20;
 
-/// One of the two wires.
+/// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wire {
     /// `/v1/chat/completions`
     Chat,
     /// `/v1/completions`
     Text,
+    /// `/v1/embeddings`
+    Embedding,
+}
+
+impl Wire {
+    /// `gen_ai.operation.name`.
+    pub(super) fn operation(self) -> &'static str {
+        match self {
+            Wire::Chat => "chat",
+            Wire::Text => "text_completion",
+            Wire::Embedding => "embeddings",
+        }
+    }
 }
 
 /// What to answer, and how.
@@ -37,21 +51,24 @@ pub(super) struct Job {
     pub(super) include_usage: bool,
     /// Alternatives a token; none: no log-probabilities.
     pub(super) logprobs: Option<u8>,
-    /// Whether confidence and load go with the answer.
+    /// Whether confidence, cost and load go with the answer.
     pub(super) confidence: bool,
+    /// Hidden states that go with it.
+    pub(super) hidden: Option<hidden::Asked>,
     pub(super) generate: GenerateRequest,
 }
 
 /// What a router may say in headers; nothing of it counts from anyone else.
-struct Wishes {
-    deadline: Option<Instant>,
-    confidence: bool,
+pub(super) struct Wishes {
+    pub(super) deadline: Option<Instant>,
+    pub(super) confidence: bool,
+    hidden: Option<hidden::Asked>,
 }
 
 impl Wishes {
-    fn read(role: Role, headers: &HeaderMap, arrived: Instant) -> Result<Self, ApiError> {
+    pub(super) fn read(role: Role, headers: &HeaderMap, arrived: Instant) -> Result<Self, ApiError> {
         if role != Role::Router {
-            return Ok(Self { deadline: None, confidence: false });
+            return Ok(Self { deadline: None, confidence: false, hidden: None });
         }
         let text = |name: &str| headers.get(name).map(|v| v.to_str().unwrap_or_default());
         let deadline = match text(headers::DEADLINE_MS).map(str::parse::<u32>) {
@@ -62,7 +79,8 @@ impl Wishes {
                 return Err(ApiError::new(Code::InvalidRequest, message));
             }
         };
-        Ok(Self { deadline, confidence: text(headers::CONFIDENCE) == Some("1") })
+        let hidden = text(headers::HIDDEN).map(hidden::Asked::read).transpose()?;
+        Ok(Self { deadline, confidence: text(headers::CONFIDENCE) == Some("1"), hidden })
     }
 }
 
@@ -78,12 +96,9 @@ pub(super) async fn job(
     let wishes = Wishes::read(role, headers, arrived)?;
     let asked = match wire {
         Wire::Chat => Asked::chat(ChatRequest::from_value(body)?)?,
-        Wire::Text => Asked::text(CompletionRequest::from_value(body)?),
+        _ => Asked::text(CompletionRequest::from_value(body)?),
     };
-    if asked.model != agent.model.name && asked.model != AUTO_MODEL {
-        let message = format!("this agent serves only the model {:?}", agent.model.name);
-        return Err(ApiError::new(Code::ModelNotFound, message).at(&Pointer::root().key("model")));
-    }
+    check_model(agent, &asked.model)?;
     let Asked { model: _, prompt, stream, include_usage, max_tokens, sampling, stop, logprobs } = asked;
     let engine = agent.engine.clone();
     // A long prompt takes milliseconds, which other streams should not wait for.
@@ -95,9 +110,22 @@ pub(super) async fn job(
         stop: stop.strings(),
         deadline: wishes.deadline,
         top_logprobs: logprobs.unwrap_or(0),
+        hidden: wishes.hidden.map(hidden::Asked::pooling),
         ..GenerateRequest::new(tokens, max_tokens.unwrap_or(agent.model.context_tokens))
     };
-    Ok(Job { stream, include_usage, logprobs, confidence: wishes.confidence, generate })
+    Ok(Job { stream, include_usage, logprobs, confidence: wishes.confidence, hidden: wishes.hidden, generate })
+}
+
+/// Whether this agent serves what is asked for.
+///
+/// # Errors
+/// 404 with the name that it has.
+pub(super) fn check_model(agent: &Agent, asked: &str) -> Result<(), ApiError> {
+    if asked == agent.model.name || asked == AUTO_MODEL {
+        return Ok(());
+    }
+    let message = format!("this agent serves only the model {:?}", agent.model.name);
+    Err(ApiError::new(Code::ModelNotFound, message).at(&Pointer::root().key("model")))
 }
 
 /// What both wires have in common.
