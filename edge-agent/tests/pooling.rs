@@ -61,8 +61,7 @@ async fn a_text_that_gives_its_memory_back_is_pooled_as_if_nothing_had_happened(
     let texts = [text(2, 140)];
     let expected = alone(&texts, Pooling::MeanAndLast).await;
     let device = Device::new();
-    let config =
-        EngineConfig { max_sequences: 2, prefill_chunk: 1, clock: device.clock(), ..EngineConfig::default() };
+    let config = EngineConfig { max_sequences: 2, prefill_chunk: 1, clock: device.clock(), ..EngineConfig::default() };
     // Room for the text beside a sequence that begins with six blocks, and for one block more. They take turns, so the
     // sequence has long decoded when the text is through.
     let handle = Engine::start(device.carry(model(2, Some(16))), config).unwrap();

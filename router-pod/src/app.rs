@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use terrace_contract::tier::Tier;
-use terrace_decide::{output, score};
 use terrace_decide::retry::RetryBudget;
+use terrace_decide::{output, score};
 
 use crate::clock::Clock;
 use crate::dispatch::connect::Connector;

@@ -50,8 +50,24 @@ mod tests {
 
     #[test]
     fn shares_add_up_and_time_passes_once() {
-        let one = Cost { queue_us: 5, prefill_us: 70, decode_us: 300, compute_us: 200, cached_tokens: 16, steps: 3, batch: 2.0 };
-        let other = Cost { queue_us: 9, prefill_us: 50, decode_us: 100, compute_us: 40, cached_tokens: 0, steps: 1, batch: 4.0 };
+        let one = Cost {
+            queue_us: 5,
+            prefill_us: 70,
+            decode_us: 300,
+            compute_us: 200,
+            cached_tokens: 16,
+            steps: 3,
+            batch: 2.0,
+        };
+        let other = Cost {
+            queue_us: 9,
+            prefill_us: 50,
+            decode_us: 100,
+            compute_us: 40,
+            cached_tokens: 0,
+            steps: 1,
+            batch: 4.0,
+        };
         let both = one.beside(other);
         assert_eq!((both.queue_us, both.prefill_us, both.decode_us, both.compute_us), (9, 70, 300, 240));
         assert_eq!((both.cached_tokens, both.steps, both.batch), (16, 4, 2.5));

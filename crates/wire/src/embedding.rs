@@ -90,8 +90,12 @@ impl EmbeddingRequest {
             model,
             inputs,
             listed,
-            encoding: one_of(&mut fields, "encoding_format", &[("float", Encoding::Float), ("base64", Encoding::Base64)])?
-                .unwrap_or_default(),
+            encoding: one_of(
+                &mut fields,
+                "encoding_format",
+                &[("float", Encoding::Float), ("base64", Encoding::Base64)],
+            )?
+            .unwrap_or_default(),
             dimensions: dimensions(&mut fields)?,
             pooling: one_of(&mut fields, "pooling", &[("mean", Pooling::Mean), ("last", Pooling::Last)])?,
         };
@@ -322,7 +326,11 @@ mod tests {
     fn vectors_are_written_as_asked_and_without_noise() {
         let list = |encoding| EmbeddingList {
             object: "list".into(),
-            data: vec![Embedding { object: "embedding".into(), index: 0, embedding: Vector::of(vec![0.1, -1.0], encoding) }],
+            data: vec![Embedding {
+                object: "embedding".into(),
+                index: 0,
+                embedding: Vector::of(vec![0.1, -1.0], encoding),
+            }],
             model: "m".into(),
             usage: EmbeddingUsage { prompt_tokens: 2, total_tokens: 2 },
             terrace: None,
@@ -333,7 +341,10 @@ mod tests {
         let Vector::Base64(text) = &base64.data[0].embedding else { panic!("{base64:?}") };
         assert_eq!(vector::decode(text), Some(vec![0.1, -1.0]));
         for written in [list(Encoding::Float), base64] {
-            assert_eq!(serde_json::from_str::<EmbeddingList>(&serde_json::to_string(&written).unwrap()).unwrap(), written);
+            assert_eq!(
+                serde_json::from_str::<EmbeddingList>(&serde_json::to_string(&written).unwrap()).unwrap(),
+                written
+            );
         }
     }
 }

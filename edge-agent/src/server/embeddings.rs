@@ -56,11 +56,8 @@ async fn embed(agent: Arc<Agent>, request: Request, mut watch: Watch) -> Respons
             let (usage, cost) = totals(&vectors, took);
             watch.queued(Duration::from_micros(cost.queue_us));
             watch.answered(usage, &[]);
-            let terrace = confidence.then(|| Terrace {
-                cost: Some(cost),
-                load: Some(agent.engine.load()),
-                ..Terrace::default()
-            });
+            let terrace =
+                confidence.then(|| Terrace { cost: Some(cost), load: Some(agent.engine.load()), ..Terrace::default() });
             status::json(&list(&agent, vectors, encoding, usage, terrace))
         }
         Err(error) => watch.refuse(error),
@@ -120,7 +117,8 @@ fn check_dimensions(agent: &Agent, asked: Option<u32>) -> Result<(), ApiError> {
         return Ok(());
     }
     let at = Pointer::root().key("dimensions");
-    let what = format!("this model's vectors have {width} numbers and cannot be shortened: ask for {width}, or leave it out");
+    let what =
+        format!("this model's vectors have {width} numbers and cannot be shortened: ask for {width}, or leave it out");
     Err(ApiError::new(Code::UnsupportedFeature, format!("{at}: {what}")).at(&at))
 }
 
@@ -128,9 +126,7 @@ fn tokens(agent: &Agent, input: &Input, at: &Pointer) -> Result<Vec<u32>, ApiErr
     let invalid = |at: &Pointer, what: String| ApiError::new(Code::InvalidRequest, format!("{at}: {what}")).at(at);
     let model = agent.engine.model();
     let tokens = match input {
-        Input::Text(text) => {
-            agent.engine.tokenizer().encode_document(text).map_err(|e| invalid(at, e.to_string()))?
-        }
+        Input::Text(text) => agent.engine.tokenizer().encode_document(text).map_err(|e| invalid(at, e.to_string()))?,
         Input::Tokens(ids) => {
             if let Some(index) = ids.iter().position(|&id| id as usize >= model.vocabulary) {
                 let what = format!("is no token id of this model, which has {}", model.vocabulary);
@@ -239,7 +235,13 @@ fn totals(vectors: &[Made], took: Duration) -> (Usage, Cost) {
     (usage, Cost { queue_us: micros(queue), prefill_us: micros(took.saturating_sub(queue)), decode_us: 0, ..cost })
 }
 
-fn list(agent: &Agent, vectors: Vec<Made>, encoding: Encoding, usage: Usage, terrace: Option<Terrace>) -> EmbeddingList {
+fn list(
+    agent: &Agent,
+    vectors: Vec<Made>,
+    encoding: Encoding,
+    usage: Usage,
+    terrace: Option<Terrace>,
+) -> EmbeddingList {
     let entry = |(index, made): (usize, Made)| Embedding {
         object: "embedding".into(),
         index: index as u32,

@@ -158,7 +158,8 @@ async fn texts_and_token_ids_floats_and_base64_are_the_same() {
     for input in [json!([a]), json!(ids(a)), json!([ids(a)])] {
         assert_eq!(bits(&agent, &input, "mean").await, text, "{input}");
     }
-    let both = embed(&agent, &json!([a, b]), json!({"encoding_format": "float", "dimensions": WIDTH, "user": "u"})).await;
+    let both =
+        embed(&agent, &json!([a, b]), json!({"encoding_format": "float", "dimensions": WIDTH, "user": "u"})).await;
     assert!(both.json()["data"][0]["embedding"].is_array());
     let both = vectors(&both);
     assert_eq!((both.len(), &both[0]), (2, &text[0]));
@@ -244,7 +245,8 @@ async fn deadlines_are_kept_and_a_client_that_goes_away_frees_the_engine() {
     let running = async { while load().await["running"].as_u64() < Some(2) {} };
     tokio::select! { _ = &mut waiting => panic!("275,000 tokens before one status"), () = running => {} }
     // A chat that comes meanwhile waits for a place, not for the corpus.
-    let chatting = agent.post("/v1/chat/completions", &chat("Hi", 3));
+    let hi = chat("Hi", 3);
+    let chatting = agent.post("/v1/chat/completions", &hi);
     let chatting = async { tokio::time::timeout(LIMIT, chatting).await.expect("an answer") };
     tokio::select! { _ = &mut waiting => panic!("the corpus was through first"), answer = chatting => assert_eq!(answer.status, 200) }
     drop(waiting);
