@@ -159,8 +159,16 @@ impl Engine {
     fn turn(&mut self, order: u64, logits: Vec<f32>) {
         let Some(index) = self.lanes.iter().position(|lane| lane.order == order) else { return };
         let lane = &mut self.lanes[index];
-        match lane.sequence.turn(logits, &self.tokenizer, self.clock.now()) {
-            Turn::Continues(id) => return lane.tokens.push(id),
+        let turn = lane.sequence.turn(logits, &self.tokenizer, self.clock.now());
+        if let Turn::Continues(id) = turn {
+            return lane.tokens.push(id);
+        }
+        let mut lane = self.lanes.remove(index);
+        lane.table.release(&mut self.pool);
+        // Whoever hears of the end is told of the load without it.
+        self.publish();
+        match turn {
+            Turn::Continues(_) => {}
             Turn::Ends(reason) => {
                 if lane.sequence.request.max_tokens > 0 {
                     self.shared.measured_answer(lane.sequence.completion());
@@ -169,8 +177,6 @@ impl Engine {
             }
             Turn::Fails(failure) => _ = Verdict::Failed(failure).goes_on(&lane.sequence.events),
         }
-        let mut lane = self.lanes.remove(index);
-        lane.table.release(&mut self.pool);
     }
 
     /// A few steps of nothing, so that rates are known when the first request comes. No block is anybody's yet.
