@@ -113,7 +113,8 @@ fn hidden_states_are_what_logits_are_made_of() {
         let sum: Vec<f64> = (0..WIDTH).map(|i| states.iter().map(|s| s[i]).sum()).collect();
         assert!(output.logits.is_empty());
         assert!(error(&hidden.last, &states[POSITIONS - 1]) < 2e-3, "{family:?}");
-        assert!(error(&hidden.sum, &sum) < 2e-3, "{family:?}");
+        let found: Vec<f32> = hidden.sum.iter().map(|x| *x as f32).collect();
+        assert!(error(&found, &sum) < 2e-3, "{family:?}");
     }
 }
 
@@ -153,8 +154,9 @@ fn chunks_batches_and_blocks_change_no_bit() {
             }
         }
         assert_eq!(position, tokens.len());
-        // Chunks add up, but for the order of adding.
-        assert!(sum.iter().zip(&hidden.sum).all(|(a, b)| (a - b).abs() <= 1e-3), "{family:?} {kind:?}");
+        // Chunks add up: how they were cut is lost in the rounding.
+        let mean = |sum: &[f64]| sum.iter().map(|x| (x / tokens.len() as f64) as f32).collect::<Vec<f32>>();
+        assert_eq!(mean(&sum), mean(&hidden.sum), "{family:?} {kind:?}");
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use terrace_contract::tier::Tier;
-use terrace_decide::output;
 use terrace_decide::retry::RetryBudget;
+use terrace_decide::{output, score};
 
 use crate::clock::Clock;
 use crate::dispatch::connect::Connector;
@@ -86,9 +86,9 @@ impl App {
         self.retries.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Price of an answer, micro-units.
-    pub fn price(&self, tier: &Tier, input: u64, output: u64) -> u64 {
+    /// Price of an answer, micro-units: tokens, energy, and the time of the device that made it.
+    pub fn price(&self, tier: &Tier, input: u64, output: u64, compute_us: u64) -> u64 {
         let tokens = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
-        terrace_decide::score::cost_micros(tier, tokens(input), tokens(output))
+        score::cost_micros(tier, tokens(input), tokens(output)).saturating_add(score::device_micros(tier, compute_us))
     }
 }

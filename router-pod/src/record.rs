@@ -6,11 +6,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use serde_json::Value;
 use terrace_contract::names::{OTHER, OTHER_FEATURE};
 use terrace_contract::policy::Budget;
 use terrace_contract::reason::{self, Reason};
 use terrace_contract::report::Outcome;
-use terrace_contract::tier::Tier;
+use terrace_contract::tier::{Backend, Tier};
 use terrace_contract::trust::Class;
 use terrace_telemetry::traces;
 use tracing::Span;
@@ -38,6 +39,7 @@ pub struct Record {
     first_token_us: Option<u64>,
     transport_us: u64,
     used: Option<Used>,
+    compute_us: u64,
 }
 
 impl Record {
@@ -58,6 +60,7 @@ impl Record {
             first_token_us: None,
             transport_us: 0,
             used: None,
+            compute_us: 0,
         }
     }
 
@@ -94,11 +97,19 @@ impl Record {
         self.first_token_us = Some(micros(first_token.duration_since(self.started)));
     }
 
+    /// What an answer, or an event of one, says of the device's time. Only a fleet's agents are asked, and believed.
+    pub fn took(&mut self, said: &Value) {
+        let agent = self.tier.as_ref().is_some_and(|tier| matches!(tier.backend, Backend::Fleet(_)));
+        if let (true, Some(us)) = (agent, said.pointer("/terrace/cost/computeUs").and_then(Value::as_u64)) {
+            self.compute_us = us;
+        }
+    }
+
     /// The answer ended well. Returns its price.
     pub fn answered(&mut self, outcome: Outcome, tokens: Tokens) -> u64 {
         self.outcome = outcome;
         let Some(tier) = &self.tier else { return 0 };
-        let cost_micros = self.app.price(tier, tokens.input, tokens.output);
+        let cost_micros = self.app.price(tier, tokens.input, tokens.output, self.compute_us);
         self.used = Some(Used { input: tokens.input, output: tokens.output, cost_micros });
         self.app.learn_output(&self.feature, tokens.output);
         cost_micros

@@ -26,8 +26,11 @@ pub const COST_MICROS: &str = "x-terrace-cost-micros";
 
 /// Router to agent: the time that remains, milliseconds.
 pub const DEADLINE_MS: &str = "x-terrace-deadline-ms";
-/// Router to agent: `1` asks for [`crate::confidence::Confidence`].
+/// Router to agent: `1` asks for [`crate::confidence::Confidence`] and [`crate::cost::Cost`].
 pub const CONFIDENCE: &str = "x-terrace-confidence";
+/// Router to agent: `mean`, `last` or `mean,last` asks for those hidden states of the prompt, beside the answer. The mean
+/// is over every token, so for it nothing of the prompt is taken from the KV cache.
+pub const HIDDEN: &str = "x-terrace-hidden";
 /// Router to agent: an opaque name of those who may share computed prompts. Requests of one policy's routers with the
 /// same name find each other's blocks in the agent's KV cache; one without a name shares with nobody.
 pub const CACHE_DOMAIN: &str = "x-terrace-cache-domain";

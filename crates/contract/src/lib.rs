@@ -6,6 +6,7 @@
 
 pub mod canonical;
 pub mod confidence;
+pub mod cost;
 pub mod headers;
 pub mod load;
 pub mod names;

@@ -130,6 +130,11 @@ fn rung(
             }
         }
     }
+    if matches!(here.serving, Serving::Devices(_)) {
+        // What it would take of a device that has nothing else to do: others may share the time and the price.
+        let hours = score::device_micros(&here.tier, rung.idle.finish_us as u64);
+        rung.cost_micros = rung.cost_micros.saturating_add(hours);
+    }
     if rung.up() && !rung.feasible {
         ruled_out.push(RuledOut { tier, device: None, reason: Reason::PredictedLate });
     }

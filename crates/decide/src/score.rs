@@ -55,6 +55,13 @@ pub fn cost_micros(tier: &Tier, prompt_tokens: u32, output_tokens: u32) -> u64 {
     u64::try_from(price / 1_000_000 + energy).unwrap_or(u64::MAX)
 }
 
+/// Price of a device's time, micro-units: of the share of it that an answer took ([`terrace_contract::cost::Cost`]).
+pub fn device_micros(tier: &Tier, compute_us: u64) -> u64 {
+    const MICROS_PER_HOUR: u128 = 3_600_000_000;
+    let price = u128::from(compute_us) * u128::from(tier.cost.per_device_hour_micros) / MICROS_PER_HOUR;
+    u64::try_from(price).unwrap_or(u64::MAX)
+}
+
 /// Scores tiers, in the order given.
 pub fn score(signals: &Signals, policy: &Weights, tiers: &[Facts<'_>]) -> Vec<Scored> {
     let weights = signals.prefer.map_or(*policy, |p| p.weights());

@@ -65,6 +65,21 @@ fn a_complex_request_goes_to_a_tier_that_can_do_it() {
 }
 
 #[test]
+fn a_device_that_is_paid_by_the_hour_costs_what_an_answer_takes_of_it() {
+    let cheap = Signals { prefer: Some(Prefer::Cost), ..signals() };
+    assert!(order(&plan(&cheap, &view(), &policy())).starts_with("edge"));
+    let mut rented = view();
+    std::sync::Arc::make_mut(&mut rented.tiers[0].tier).cost.per_device_hour_micros = 100_000_000;
+    let decided = plan(&cheap, &rented, &policy());
+    assert!(order(&decided).starts_with("private"), "{}", order(&decided));
+    assert_eq!(decided.attempts[0].reasons, [Reason::BestScore]);
+    // A second and a half of it, in millionths; half an hour at no price costs nothing.
+    let tier = &rented.tiers[0].tier;
+    assert_eq!(terrace_decide::score::device_micros(tier, 1_500_000), 41_666);
+    assert_eq!(terrace_decide::score::device_micros(&view().tiers[0].tier, 1_800_000_000), 0);
+}
+
+#[test]
 fn a_sensitive_request_stays_inside_whatever_is_preferred() {
     for prefer in [None, Some(Prefer::Quality), Some(Prefer::Latency), Some(Prefer::Cost), Some(Prefer::Privacy)] {
         let sensitive = Signals { class: Class::Restricted, prefer, complexity: Verdict::complex(), ..signals() };

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use terrace_contract::confidence::Confidence;
+use terrace_contract::cost::Cost;
 use terrace_contract::load::Load;
+
+use crate::hidden::Hidden;
 
 /// A whole answer, or one event of a stream, by what its choices are.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -47,12 +50,19 @@ pub struct PromptDetails {
     pub cached_tokens: u32,
 }
 
-/// What an agent adds for a router: confidence, and the load line once more since it may have changed meanwhile.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+/// What an agent adds for a router: confidence, cost, hidden states, and the load line once more since it may have
+/// changed meanwhile.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Terrace {
     /// How sure the model was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<Confidence>,
+    /// What the answer took of the device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
+    /// Hidden states of the prompt, those that were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hidden: Option<Hidden>,
     /// Load at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<Load>,

@@ -7,8 +7,10 @@
 pub mod answer;
 pub mod chat;
 pub mod completion;
+pub mod embedding;
 pub mod error;
 pub mod format;
+pub mod hidden;
 pub mod json;
 pub mod logprobs;
 pub mod message;
@@ -19,3 +21,4 @@ pub mod shape;
 pub mod sse;
 pub mod stop;
 pub mod tools;
+pub mod vector;

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use terrace_contract::confidence::Confidence;
+use terrace_contract::cost::Cost;
 
 use super::Refused;
 
@@ -109,6 +110,26 @@ pub struct Timings {
     pub decode: Duration,
     /// Its share of the time that the device worked: a step's time is divided by what each sequence made it do.
     pub compute: Duration,
+    /// Steps that made its tokens after the first, but for those that computed it anew after a preemption.
+    pub steps: u32,
+    /// Sequences that got a token in those steps, all steps together.
+    pub batched: u64,
+}
+
+impl Timings {
+    /// What it took, as a router reads it.
+    pub fn cost(&self, usage: Usage) -> Cost {
+        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        Cost {
+            queue_us: micros(self.queue),
+            prefill_us: micros(self.prefill),
+            decode_us: micros(self.decode),
+            compute_us: micros(self.compute),
+            cached_tokens: usage.cached,
+            steps: self.steps,
+            batch: if self.steps == 0 { 0.0 } else { self.batched as f64 / f64::from(self.steps) },
+        }
+    }
 }
 
 /// Why an answer broke off.

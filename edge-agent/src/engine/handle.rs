@@ -84,7 +84,8 @@ impl EngineHandle {
         if request.prompt.is_empty() {
             return Err(Refused::EmptyPrompt);
         }
-        if request.prompt.len() >= limit {
+        // An answer needs room for a token; a text that is only read does not.
+        if request.prompt.len() + usize::from(request.max_tokens > 0) > limit {
             return Err(Refused::ContextTooLong { tokens: request.prompt.len(), limit });
         }
         if let Some(&id) = request.prompt.iter().find(|&&id| id as usize >= self.info.vocabulary) {

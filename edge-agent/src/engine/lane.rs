@@ -38,7 +38,7 @@ pub(super) struct Lane {
     pub(super) place: Place,
     hidden: Option<Pooling>,
     /// Sum of the hidden states so far.
-    sum: Vec<f32>,
+    sum: Vec<f64>,
 }
 
 impl Lane {
@@ -126,6 +126,12 @@ impl Lane {
         self.hidden != Some(Pooling::MeanAndLast)
     }
 
+    /// Whether its blocks are made findable: not those of a text that is only pooled and takes none over itself. A
+    /// corpus that is embedded must not drive the beginnings of chats out of the cache.
+    pub(super) fn publishes(&self) -> bool {
+        self.sequence.request.max_tokens > 0 || self.sequence.request.adopts()
+    }
+
     /// Takes over what is computed of its tokens.
     pub(super) fn adopt(&mut self, pool: &mut Pool) {
         if !self.adopts() {
@@ -172,8 +178,8 @@ impl Lane {
             self.sum.iter_mut().zip(sum).for_each(|(sum, x)| *sum += x);
         }
         if self.left() == 0 {
-            let count = self.tokens.len() as f32;
-            let mean = (!self.sum.is_empty()).then(|| self.sum.iter().map(|x| x / count).collect());
+            let count = self.tokens.len() as f64;
+            let mean = (!self.sum.is_empty()).then(|| self.sum.iter().map(|x| (x / count) as f32).collect());
             // Fails only if the caller is gone, which the next sweep sees.
             let _ = self.sequence.events.try_send(Event::Hidden(HiddenStates { mean, last }));
             (self.hidden, self.sum) = (None, Vec::new());

@@ -102,15 +102,13 @@ impl Engine {
     /// Takes in what came; with nothing to do, waits for it, but never longer than the tick. False: everyone is gone.
     fn receive(&mut self) -> bool {
         if self.lanes.is_empty() && self.paused.is_empty() && self.waiting.is_empty() {
-            return match self.arrivals.recv_timeout(self.idle_tick) {
-                Ok(submission) => {
-                    self.take_in(submission);
-                    true
-                }
-                Err(RecvTimeoutError::Timeout) => true,
-                Err(RecvTimeoutError::Disconnected) => false,
-            };
+            match self.arrivals.recv_timeout(self.idle_tick) {
+                Ok(submission) => self.take_in(submission),
+                Err(RecvTimeoutError::Timeout) => return true,
+                Err(RecvTimeoutError::Disconnected) => return false,
+            }
         }
+        // Whoever came at the same time goes into the same step.
         loop {
             match self.arrivals.try_recv() {
                 Ok(submission) => self.take_in(submission),

@@ -18,7 +18,9 @@ pub(super) struct Sequence {
     pub(super) id: RequestId,
     pub(super) request: GenerateRequest,
     pub(super) events: mpsc::Sender<Event>,
-    /// Sum of the batch sizes of its decode steps.
+    /// Its decode steps.
+    pub(super) steps: u32,
+    /// Sum of their batch sizes.
     pub(super) batched: u64,
     /// Prompt tokens that were found in the cache.
     pub(super) cached: u32,
@@ -71,6 +73,7 @@ impl Sequence {
             id,
             request,
             events,
+            steps: 0,
             batched: 0,
             cached: 0,
             compute: Duration::ZERO,
@@ -162,6 +165,8 @@ impl Sequence {
             prefill: first.duration_since(self.started),
             decode: now.duration_since(first),
             compute: self.compute,
+            steps: self.steps,
+            batched: self.batched,
         };
         if let Some(span) = self.decode.take() {
             let steps = self.completion.saturating_sub(1);
@@ -184,6 +189,9 @@ impl Sequence {
             let rate = per_second(computed, now.duration_since(self.started));
             span.record("terrace.cached_tokens", i64::from(self.cached));
             span.record("terrace.tokens_per_second", rate);
+        }
+        if self.request.max_tokens == 0 {
+            return;
         }
         self.decode = Some(tracing::info_span!(
             parent: &self.request.span,

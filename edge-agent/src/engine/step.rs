@@ -140,10 +140,13 @@ impl Engine {
         let lane = &mut self.lanes[index];
         lane.sequence.compute += part;
         if lane.decodes() {
+            lane.sequence.steps += 1;
             lane.sequence.batched += batch as u64;
         }
         lane.position += tokens;
-        lane.table.publish(&mut self.pool, &lane.tokens, lane.position);
+        if lane.publishes() {
+            lane.table.publish(&mut self.pool, &lane.tokens, lane.position);
+        }
         lane.pooled(output.hidden);
         if lane.left() > 0 {
             return;
@@ -177,8 +180,16 @@ impl Engine {
             lane.unheard = Some(logits.to_vec());
             return;
         }
-        match lane.sequence.turn(logits, &self.tokenizer, self.clock.now()) {
-            Turn::Continues(id) => return lane.tokens.push(id),
+        let turn = lane.sequence.turn(logits, &self.tokenizer, self.clock.now());
+        if let Turn::Continues(id) = turn {
+            return lane.tokens.push(id);
+        }
+        let mut lane = self.lanes.remove(index);
+        lane.table.release(&mut self.pool);
+        // Whoever hears of the end is told of the load without it.
+        self.publish();
+        match turn {
+            Turn::Continues(_) => {}
             Turn::Ends(reason) => {
                 if lane.sequence.request.max_tokens > 0 {
                     self.shared.measured_answer(lane.sequence.completion());
@@ -187,8 +198,6 @@ impl Engine {
             }
             Turn::Fails(failure) => _ = Verdict::Failed(failure).goes_on(&lane.sequence.events),
         }
-        let mut lane = self.lanes.remove(index);
-        lane.table.release(&mut self.pool);
     }
 
     /// A few steps of nothing, so that rates are known when the first request comes. No block is anybody's yet.

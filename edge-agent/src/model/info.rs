@@ -1,5 +1,7 @@
 //! What a loaded model says of itself.
 
+use super::Pooled;
+
 /// Facts about a loaded model, for status, spans and checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelInfo {
@@ -15,4 +17,8 @@ pub struct ModelInfo {
     pub context_tokens: u32,
     /// Tokens of the vocabulary.
     pub vocabulary: usize,
+    /// Numbers of a hidden state.
+    pub width: usize,
+    /// How a text becomes one vector; none: by a pooling that is not computed here.
+    pub pooled: Option<Pooled>,
 }

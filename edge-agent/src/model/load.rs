@@ -9,7 +9,7 @@ use super::config::Config;
 use super::decoder::Decoder;
 use super::family::Family;
 use super::tensors::Tensors;
-use super::{ModelInfo, Network};
+use super::{ModelInfo, Network, Pooled};
 use crate::gguf::{ChatTemplate, GgmlType, Gguf, GgufError, Tokenizer};
 
 /// All of a model: network, words, and what it says of itself.
@@ -101,6 +101,8 @@ impl LoadedModel {
             parameters: parameters(file),
             context_tokens: config.context as u32,
             vocabulary: config.vocabulary,
+            width: config.width,
+            pooled: Pooled::of_file(file.metadata(), family)?,
         };
         let network = Decoder::<Flex>::load(&tensors, config, &Default::default())?;
         tensors.nothing_left(architecture)?;

@@ -8,6 +8,7 @@ mod family;
 mod info;
 mod layers;
 mod load;
+mod pooled;
 mod rotary;
 mod rows;
 mod tensors;
@@ -15,6 +16,7 @@ mod tensors;
 pub use backend::{LayerCache, QuantBackend};
 pub use info::ModelInfo;
 pub use load::{LoadError, LoadOptions, LoadedModel};
+pub use pooled::Pooled;
 
 pub use crate::kernels::BLOCK_TOKENS;
 
@@ -77,8 +79,9 @@ pub struct Output {
 /// Hidden states of one feed; as wide as the model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hidden {
-    /// Sum over the feed's tokens, so that chunks of a prompt add up; empty for [`Pooling::Last`].
-    pub sum: Vec<f32>,
+    /// Sum over the feed's tokens, so that chunks of a prompt add up; empty for [`Pooling::Last`]. In 64 bits, so that
+    /// a mean rounded to 32 does not show where the chunks ended.
+    pub sum: Vec<f64>,
     /// After the last of them.
     pub last: Vec<f32>,
 }

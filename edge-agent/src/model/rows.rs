@@ -69,7 +69,7 @@ fn pool(states: &[f32], width: usize, pooling: Pooling) -> Hidden {
     if pooling == Pooling::MeanAndLast {
         sum.resize(width, 0.0);
         for row in states.chunks_exact(width.max(1)) {
-            sum.iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
+            sum.iter_mut().zip(row).for_each(|(sum, x)| *sum += f64::from(*x));
         }
     }
     Hidden { sum, last }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde::Serialize;
 use terrace_contract::confidence::Confidence;
-use terrace_contract::load::Load;
+use terrace_contract::cost::Cost;
 use terrace_wire::answer::{Answer, PromptDetails, Terrace, Usage};
 use terrace_wire::sse;
 
@@ -65,6 +65,7 @@ pub(super) struct Tally {
     pub(super) left: usize,
     usage: engine::Usage,
     least_sure: Option<Confidence>,
+    cost: Option<Cost>,
     pub(super) finish_reasons: Vec<&'static str>,
 }
 
@@ -86,6 +87,8 @@ impl Tally {
             (Some(one), Some(other)) => Some(less_sure(one, other)),
             (one, other) => one.or(other),
         };
+        let cost = done.timings.cost(done.usage);
+        self.cost = Some(self.cost.map_or(cost, |others| others.beside(cost)));
         self.finish_reasons.push(finish);
     }
 
@@ -106,8 +109,13 @@ impl Tally {
         }
     }
 
-    /// What a router gets beside the answer: of several choices, how sure the model was of the one it was least sure of.
-    pub(super) fn terrace(&self, load: Load) -> Terrace {
-        Terrace { confidence: self.least_sure, load: Some(load) }
+    /// How sure the model was: of several choices, of the one it was least sure of.
+    pub(super) fn least_sure(&self) -> Option<Confidence> {
+        self.least_sure
+    }
+
+    /// What all choices took.
+    pub(super) fn cost(&self) -> Option<Cost> {
+        self.cost
     }
 }

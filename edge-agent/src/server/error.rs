@@ -82,7 +82,7 @@ impl IntoResponse for ApiError {
 pub(super) async fn no_such_path() -> ApiError {
     ApiError::new(
         Code::NotFound,
-        "no such path; there are /v1/chat/completions, /v1/completions, /v1/models and /terrace/status",
+        "no such path; there are /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models and /terrace/status",
     )
 }
 

@@ -9,6 +9,8 @@ use bytes::{Bytes, BytesMut};
 use futures::stream::{self, BoxStream, SelectAll, StreamExt as _};
 use http::header;
 use terrace_telemetry::time::now_s;
+use terrace_wire::answer::Terrace;
+use terrace_wire::hidden::Hidden;
 use terrace_wire::sse;
 use tokio::sync::mpsc;
 use tracing::Instrument as _;
@@ -33,7 +35,7 @@ pub(super) async fn completions(State(agent): State<Arc<Agent>>, request: Reques
 }
 
 async fn answer(agent: Arc<Agent>, wire: Wire, request: Request) -> Response {
-    let watch = Watch::begin(agent.clone(), wire, request.headers());
+    let watch = Watch::begin(agent.clone(), wire.operation(), request.headers());
     let span = watch.span.clone();
     generate(agent, wire, request, watch).instrument(span).await
 }
@@ -64,7 +66,7 @@ async fn generate(agent: Arc<Agent>, wire: Wire, request: Request, watch: Watch)
     let id = format!("{prefix}-{created:x}{:04x}{id:x}", std::process::id() & 0xFFFF);
     let envelope = Envelope { wire, id, created, model: agent.model.name.clone() };
     let tally = Tally::of(choices.len());
-    let mut flow = Flow { events, watch, envelope, choices, tally, job, agent };
+    let mut flow = Flow { events, watch, envelope, choices, tally, job, hidden: None, agent };
 
     // The head of the answer waits for the first token: until then a failure still gets its own status.
     let first = flow.next().await;
@@ -122,6 +124,8 @@ struct Flow {
     choices: Vec<Choice>,
     tally: Tally,
     job: Job,
+    /// Hidden states that came, of those that a router asked for.
+    hidden: Option<Hidden>,
     agent: Arc<Agent>,
 }
 
@@ -132,8 +136,7 @@ impl Flow {
             let (index, event) = self.events.next().await.unwrap_or((0, Event::Failed(Failure::Stopped)));
             match &event {
                 Event::Started { queued } => self.watch.queued(*queued),
-                // Nobody asks for it here.
-                Event::Hidden(_) => {}
+                Event::Hidden(states) => self.hidden = self.job.hidden.map(|asked| asked.write(states)),
                 Event::Piece(_) => {
                     self.watch.token();
                     return (index, event);
@@ -174,7 +177,7 @@ impl Flow {
             (index, event) = self.next().await;
         }
         self.answered();
-        let terrace = self.job.confidence.then(|| self.tally.terrace(self.agent.engine.load()));
+        let terrace = self.terrace();
         let choices = told.into_iter().filter_map(|(_, value)| value).collect();
         status::json(&self.envelope.whole(choices, self.tally.usage(), terrace))
     }
@@ -212,10 +215,21 @@ impl Flow {
         if self.job.include_usage {
             out.extend_from_slice(&self.envelope.usage(self.tally.usage()));
         }
-        if self.job.confidence {
-            out.extend_from_slice(&self.envelope.terrace(self.tally.terrace(self.agent.engine.load())));
+        if let Some(terrace) = self.terrace() {
+            out.extend_from_slice(&self.envelope.terrace(terrace));
         }
         out.extend_from_slice(&sse::done_event());
+    }
+
+    /// What goes to a router beside the answer, if it asked for any of it.
+    fn terrace(&mut self) -> Option<Terrace> {
+        let Job { confidence, hidden, .. } = self.job;
+        (confidence || hidden.is_some()).then(|| Terrace {
+            confidence: self.tally.least_sure().filter(|_| confidence),
+            cost: self.tally.cost(),
+            hidden: self.hidden.take(),
+            load: Some(self.agent.engine.load()),
+        })
     }
 
     fn answered(&mut self) {

@@ -2,15 +2,17 @@
 //!
 //! Who calls decides what may be called ([`access`]); what is called becomes requests of the engine
 //! ([`request`], [`fields`], [`tools`]), whose events become choices of one answer, whole or streamed ([`generate`],
-//! [`choice`], [`answer`]).
+//! [`choice`], [`answer`]), or vectors ([`embeddings`]).
 
 mod access;
 mod answer;
 mod body;
 mod choice;
+mod embeddings;
 mod error;
 mod fields;
 mod generate;
+mod hidden;
 mod meters;
 mod request;
 mod status;
@@ -54,6 +56,7 @@ pub fn router(agent: Arc<Agent>) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(generate::chat))
         .route("/v1/completions", post(generate::completions))
+        .route("/v1/embeddings", post(embeddings::embeddings))
         .route("/v1/models", get(status::models))
         .route("/v1/models/{name}", get(status::model))
         .route("/terrace/status", get(status::status))

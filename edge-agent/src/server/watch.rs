@@ -12,7 +12,6 @@ use tracing::{Span, field};
 use super::Agent;
 use super::error::ApiError;
 use super::meters::Outcome;
-use super::request::Wire;
 use crate::engine::{Done, Usage};
 
 /// One request from its arrival; one that nobody ended was cancelled.
@@ -25,8 +24,9 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn begin(agent: Arc<Agent>, wire: Wire, headers: &HeaderMap) -> Self {
-        let (operation, model) = (wire.operation(), &agent.model.name);
+    /// Of `gen_ai.operation.name`.
+    pub(super) fn begin(agent: Arc<Agent>, operation: &'static str, headers: &HeaderMap) -> Self {
+        let model = &agent.model.name;
         let span = tracing::info_span!(
             "chat",
             otel.name = format!("{operation} {model}"),

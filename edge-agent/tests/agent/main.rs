@@ -4,9 +4,15 @@
 mod answers;
 #[path = "../support/cached.rs"]
 mod cached;
+mod embeddings;
+mod hidden;
 mod identity;
 mod lifecycle;
 mod load;
+#[path = "../support/reference.rs"]
+mod reference;
 mod refusals;
 mod sdk;
 mod support;
+#[path = "../support/tiny.rs"]
+mod tiny;

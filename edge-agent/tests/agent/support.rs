@@ -65,7 +65,12 @@ pub struct Agent {
 impl Agent {
     /// One with both doors open, ready; none if there is no model on purpose.
     pub async fn start(flags: &[&str]) -> Option<Agent> {
-        let model = model()?;
+        let flags = [&["--model-sha256", SHA256], flags].concat();
+        Some(Agent::serving(&model()?, &flags).await)
+    }
+
+    /// One that serves this file, with both doors open, ready.
+    pub async fn serving(model: &Path, flags: &[&str]) -> Agent {
         let folder = tempfile::tempdir().unwrap();
         let authority = Authority::generate("c-1", SystemTime::now()).unwrap();
         let leaf = authority.issue(&tier(), Usage::Serve, &[], &[], SystemTime::now()).unwrap();
@@ -77,7 +82,7 @@ impl Agent {
         let (ports, dir) = (folder.path().join("ports"), folder.path().display().to_string());
         let (model, port_file) = (model.display().to_string(), ports.display().to_string());
         let all = [
-            &["--model", &model, "--model-name", MODEL, "--model-sha256", SHA256, "--identity-dir", &dir][..],
+            &["--model", &model, "--model-name", MODEL, "--identity-dir", &dir][..],
             &["--listen", "127.0.0.1:0", "--plain-listen", "127.0.0.1:0", "--port-file", &port_file],
             flags,
         ];
@@ -93,7 +98,7 @@ impl Agent {
         let address = |name: &str| ports[name].as_str().unwrap().parse().unwrap();
         let client = Client::builder(TokioExecutor::new()).build_http();
         let (routers, plain, admin) = (address("listen"), address("plain"), address("admin"));
-        Some(Agent { folder, child, authority, routers, plain, admin, client })
+        Agent { folder, child, authority, routers, plain, admin, client }
     }
 
     /// What a program with this identity holds.
@@ -209,6 +214,15 @@ impl Answer {
     pub fn code(&self) -> String {
         self.json()["error"]["code"].as_str().unwrap().to_owned()
     }
+}
+
+/// Asks as someone with an identity.
+pub async fn call(caller: &Caller, path: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
+    let mut request = Request::post(path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    Answer::read(caller.call(request.body(Full::from(body.to_string())).unwrap()).await.unwrap()).await
 }
 
 /// A greedy chat of one question.

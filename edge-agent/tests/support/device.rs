@@ -1,5 +1,6 @@
 //! The small model on a device whose speed and time are the test's: each step takes what it would on a slow machine, by a
 //! clock that nobody has to wait for, and may be held up.
+#![allow(dead_code, reason = "each test takes what it needs")]
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};

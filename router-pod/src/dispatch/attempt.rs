@@ -177,6 +177,7 @@ fn request(app: &App, place: &Place, order: &Order<'_>) -> Result<Request<Full<B
     let uri = match &place.site {
         Site::Device { address, .. } => {
             sent.insert(headers::DEADLINE_MS, HeaderValue::from(limits::deadline_ms(order.remaining)));
+            sent.insert(headers::CONFIDENCE, HeaderValue::from_static("1"));
             if let Some(domain) = order.cache_domain {
                 sent.insert(headers::CACHE_DOMAIN, header_value(domain)?);
             }

@@ -281,6 +281,9 @@ fn answer(
             None => back.refusal(&Refusal::new(Code::Internal, "the answer was lost: send the request again")),
         };
     }
+    if let Answer::Whole { value } = &begun.answer {
+        record.took(value);
+    }
     match whole(begun, prompt_tokens) {
         Some((value, tokens)) => {
             let cost = record.answered(outcome, tokens);

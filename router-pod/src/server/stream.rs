@@ -122,6 +122,7 @@ impl Streaming {
         if let Some(load) = event.pointer("/terrace/load").and_then(|l| serde_json::from_value(l.clone()).ok()) {
             self.place.reported(load, self.app.clock.now_us());
         }
+        self.record.took(event);
         self.tokens = Tokens::read(event.get("usage")).or(self.tokens);
         match self.names.choices(event) {
             Some(choices) => self.choices(choices),

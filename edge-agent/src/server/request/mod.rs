@@ -18,7 +18,7 @@ use terrace_wire::pointer::Pointer;
 use super::access::Role;
 use super::error::ApiError;
 use super::tools::reader::CallReader;
-use super::{Agent, fields};
+use super::{Agent, fields, hidden};
 use crate::engine::GenerateRequest;
 
 /// What is asked for.
@@ -44,8 +44,10 @@ impl Wire {
 pub(super) struct Job {
     pub(super) stream: bool,
     pub(super) include_usage: bool,
-    /// Whether confidence and load go with the answer.
+    /// Whether confidence, cost and load go with the answer.
     pub(super) confidence: bool,
+    /// Hidden states that go with it.
+    pub(super) hidden: Option<hidden::Asked>,
     /// One for each prompt.
     pub(super) prompts: Vec<GenerateRequest>,
     /// Choices of each prompt.
@@ -74,13 +76,14 @@ impl Calls {
 /// What a router may say in headers; nothing of it counts from anyone else.
 pub(super) struct Wishes {
     pub(super) deadline: Option<Instant>,
-    confidence: bool,
+    pub(super) confidence: bool,
+    hidden: Option<hidden::Asked>,
 }
 
 impl Wishes {
     pub(super) fn read(role: Role, headers: &HeaderMap, arrived: Instant) -> Result<Self, ApiError> {
         if role != Role::Router {
-            return Ok(Self { deadline: None, confidence: false });
+            return Ok(Self { deadline: None, confidence: false, hidden: None });
         }
         let text = |name: &str| headers.get(name).map(|v| v.to_str().unwrap_or_default());
         let deadline = match text(headers::DEADLINE_MS).map(str::parse::<u32>) {
@@ -91,7 +94,8 @@ impl Wishes {
                 return Err(ApiError::new(Code::InvalidRequest, message));
             }
         };
-        Ok(Self { deadline, confidence: text(headers::CONFIDENCE) == Some("1") })
+        let hidden = text(headers::HIDDEN).map(hidden::Asked::read).transpose()?;
+        Ok(Self { deadline, confidence: text(headers::CONFIDENCE) == Some("1"), hidden })
     }
 }
 
@@ -108,7 +112,14 @@ pub(super) async fn job(agent: &Arc<Agent>, wire: Wire, wishes: Wishes, body: Va
         };
         check_places(&agent, &job)?;
         job.prompts.iter_mut().for_each(|prompt| prompt.deadline = wishes.deadline);
-        job.confidence = wishes.confidence;
+        if let Some(asked) = wishes.hidden {
+            let [prompt] = job.prompts.as_mut_slice() else {
+                let message = format!("{} goes with one prompt: send each by itself", headers::HIDDEN);
+                return Err(ApiError::new(Code::InvalidRequest, message));
+            };
+            prompt.hidden = Some(asked.pooling());
+        }
+        (job.confidence, job.hidden) = (wishes.confidence, wishes.hidden);
         Ok(job)
     };
     let unread = |_| ApiError::new(Code::Internal, "the request could not be read");
@@ -148,6 +159,7 @@ fn of(params: &Params, prompts: Vec<GenerateRequest>) -> Job {
         stream: params.stream,
         include_usage: params.stream_options.is_some_and(|o| o.include_usage),
         confidence: false,
+        hidden: None,
         prompts,
         choices: params.n.unwrap_or(1),
         logprobs: None,

@@ -53,6 +53,8 @@ pub struct Scripted {
     pub slots: u32,
     pub model: String,
     pub pod_uid: Mutex<String>,
+    /// What it says in `terrace`, beside an answer, to a router that asks.
+    pub beside: Mutex<Value>,
     release: watch::Sender<bool>,
     pub address: Mutex<Option<SocketAddr>>,
 }
@@ -91,6 +93,7 @@ impl Scripted {
             slots,
             model: model.to_owned(),
             pod_uid: Mutex::default(),
+            beside: Mutex::default(),
             release: watch::channel(false).0,
             address: Mutex::default(),
         })
@@ -235,6 +238,7 @@ fn answer(
         .header("x-upstream-secret", "do-not-pass")
         .header("set-cookie", "a=b");
     let usage = json!({"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14});
+    let beside = tier.beside.lock().unwrap().clone();
     if !stream {
         running.done = true;
         if end == End::Cut {
@@ -246,7 +250,10 @@ fn answer(
         } else {
             json!({"index": 0, "text": text, "finish_reason": "stop"})
         };
-        let body = json!({"id": "upstream-id", "model": "upstream-model", "choices": [choice], "usage": usage});
+        let mut body = json!({"id": "upstream-id", "model": "upstream-model", "choices": [choice], "usage": usage});
+        if !beside.is_null() {
+            body["terrace"] = beside;
+        }
         return builder.header("content-type", "application/json").body(Body::from(body.to_string())).unwrap();
     }
     let chunk = |delta: Value, finish: Value| {
@@ -263,6 +270,9 @@ fn answer(
         End::Done => {
             events.push(sse::json_event(&chunk(json!({}), "stop".into())));
             events.push(sse::json_event(&json!({"choices": [], "usage": usage})));
+            if !beside.is_null() {
+                events.push(sse::json_event(&json!({"choices": [], "terrace": beside})));
+            }
             events.push(sse::done_event());
         }
         End::Error => events.push(sse::json_event(&json!({"error": {"message": "UPSTREAM-WORDS"}}))),
