@@ -7,6 +7,7 @@ mod cached;
 mod identity;
 mod lifecycle;
 mod load;
+mod memory;
 mod refusals;
 mod sdk;
 mod support;
