@@ -11,7 +11,7 @@ use llama_cpp::References;
 use terrace_agent::gguf::{Gguf, Tokenizer};
 
 /// Where our choice is not llama.cpp's, the two tokens' logits must be this close, in our logits and in its.
-/// Measured here: 23 of 640 tokens differ, the widest gap is 0.382.
+/// Measured with AVX-512 VNNI: 23 of 640 tokens differ, the widest gap is 0.382.
 const NEAR_TIE: f32 = 0.4;
 
 fn references() -> References {
