@@ -4,5 +4,5 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p target/bench
 found=
-for bench in */benches/*.sh crates/*/benches/*.sh; do [ -x "$bench" ] && { found=1; "$bench"; }; done
+for bench in scripts/bench-*.sh */benches/*.sh crates/*/benches/*.sh; do [ -x "$bench" ] && { found=1; "$bench"; }; done
 [ -n "$found" ] || { echo "there is no bench yet" >&2; exit 1; }

@@ -11,6 +11,7 @@ mod lifecycle;
 mod load;
 #[path = "../support/reference.rs"]
 mod reference;
+mod memory;
 mod refusals;
 mod sdk;
 mod support;

@@ -73,7 +73,7 @@ async fn a_full_queue_says_when_to_come_back() {
 }
 
 /// Runs the program to its end and returns its termination message.
-async fn ends(flags: &[&str]) -> Value {
+pub async fn ends(flags: &[&str]) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let mut child = program(folder.path(), flags);
     let status = tokio::time::timeout(LIMIT, child.wait()).await.expect("it does not end").unwrap();
