@@ -24,7 +24,7 @@ pub(super) enum Whole {
 
 /// One choice. It is either read to its end and told whole, or told event by event.
 pub(super) enum Choice {
-    Chat(chatting::ChatChoice),
+    Chat(Box<chatting::ChatChoice>),
     Text(text::TextChoice),
 }
 
@@ -35,7 +35,8 @@ impl Choice {
         let one = |index: u32| match wire {
             Wire::Chat => {
                 let reader = job.calls.as_ref().map(Calls::reader);
-                Choice::Chat(chatting::ChatChoice::new(index, reader, job.calls.clone(), job.logprobs.is_some()))
+                let logprobs = job.logprobs.is_some();
+                Choice::Chat(Box::new(chatting::ChatChoice::new(index, reader, job.calls.clone(), logprobs)))
             }
             Wire::Text => {
                 let echo = job.echo.as_ref().and_then(|echo| echo.get((index / job.choices) as usize));
