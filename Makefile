@@ -1,5 +1,5 @@
 # Two commands: `make up` shows one answer, `make test` tests everything. The rest are their parts.
-.PHONY: up test lint model images cluster cluster-down programs bench fuzz help
+.PHONY: up test lint model images cluster cluster-down programs bench bench-selection fuzz help
 
 help:
 	@echo 'make up        build, fetch the model, ask one question, print the answer and how it came about'
@@ -9,6 +9,7 @@ help:
 	@echo 'make images    target/images/{operator,router,agent}.tar, without a container tool'
 	@echo 'make cluster   start a two-node cluster with everything imported (root); make cluster-down ends it'
 	@echo 'make bench     the benches that are there, each against a peer'
+	@echo 'make bench-selection   the bench of device selection alone; AZURE_TRACE=FILE: on that trace'
 	@echo 'make fuzz      SECONDS=60: each fuzz target for so long'
 
 up:
@@ -37,6 +38,9 @@ cluster-down:
 
 bench:
 	@scripts/bench.sh
+
+bench-selection:
+	@cli/benches/selection.sh
 
 fuzz:
 	@scripts/fuzz.sh $(or $(SECONDS),60)
