@@ -1,5 +1,5 @@
 //! Keeps forecasts honest: a factor per device, moved so that a share q of the actual times lie under the forecast:
-//! 80 % under the one that is shown and compared, 95 % under the one that must keep the budget.
+//! 80 % under the one that is shown and compared, 98 % under the one that must keep the budget.
 //!
 //! Stochastic quantile tracking: an actual above the forecast stretches the factor by `STEP * q`, one below shrinks it
 //! by `STEP * (1 - q)`; the two balance where one in 1 / (1 - q) is above.

@@ -27,7 +27,7 @@ const BORROWED: usize = 4;
 pub struct Length {
     /// On average.
     pub expected: u32,
-    /// No longer than this, nineteen times of twenty.
+    /// No longer than this, forty-nine times of fifty.
     pub likely: u32,
 }
 
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn nineteen_of_twenty_are_no_longer_than_likely() {
+    fn nearly_all_are_no_longer_than_likely() {
         let mut lengths = Lengths::default();
         (0..640).for_each(|i| lengths.learn(100, 1 + (i * 37) % 100));
         let next = next(&lengths, 100);

@@ -86,7 +86,7 @@ pub struct DeviceView {
     pub correction: f64,
     /// The same for what follows the first token: its decode steps are held up by others' prompts.
     pub pace: f64,
-    /// `correction` as it must be for nineteen first tokens of twenty: by this a budget is kept.
+    /// `correction` as it must be for forty-nine first tokens of fifty: by this a budget is kept.
     pub tail_correction: f64,
     /// The same of `pace`.
     pub tail_pace: f64,
