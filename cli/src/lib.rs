@@ -4,6 +4,7 @@ mod ask;
 mod check;
 mod crds;
 mod http;
+pub mod simulate;
 mod trace;
 mod up;
 
@@ -25,6 +26,8 @@ enum Command {
     Up(up::Up),
     /// Ask one question and show the answer, where it came from and why, and the hops.
     Ask(ask::Ask),
+    /// Run a trace against a model of the fleet, decided as the routers decide: overflow, lateness, cost.
+    Simulate(simulate::Simulate),
     /// Check manifests as the API server and the operator would.
     Check(check::Check),
     /// Print the custom resource definitions.
@@ -38,6 +41,7 @@ pub async fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Up(up) => up::run(up).await,
         Command::Ask(ask) => ask::run(ask).await,
+        Command::Simulate(simulate) => simulate::run(&simulate),
         Command::Check(check) => check::run(&check),
         Command::Crds => crds::run(),
     };

@@ -1,13 +1,14 @@
 //! What every request shares: one value, made at start.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher as _, Hasher as _};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use terrace_contract::tier::Tier;
+use terrace_decide::output::{Length, Lengths};
 use terrace_decide::retry::RetryBudget;
-use terrace_decide::{output, score};
+use terrace_decide::score;
 
 use crate::clock::Clock;
 use crate::dispatch::connect::Connector;
@@ -49,30 +50,33 @@ pub struct App {
     pub sessions: Sessions,
     /// Retries that may still be spent.
     pub retries: Mutex<RetryBudget>,
-    /// Mean length of answers by feature.
-    pub outputs: Mutex<HashMap<String, f64>>,
+    /// Lengths of answers by feature.
+    pub outputs: Mutex<HashMap<String, Lengths>>,
+    /// Keys the names of prompts' blocks ([`crate::sense::prefix`]); made at start, never leaves the process.
+    pub prefix_secret: RandomState,
 }
 
 impl App {
     /// A number in `0..1` for the strategies that choose at random.
     pub fn draw(&self) -> f64 {
-        let bits = std::hash::RandomState::new().build_hasher().finish();
+        let bits = RandomState::new().build_hasher().finish();
         (bits >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// How long an answer of this feature is expected to be.
-    pub fn expected_output(&self, feature: &str, most: u32) -> u32 {
+    /// How long an answer of this feature to a prompt of this length is expected to be.
+    pub fn next_length(&self, feature: &str, prompt_tokens: u32, most: u32) -> Length {
         let outputs = self.outputs.lock().unwrap_or_else(PoisonError::into_inner);
-        output::expected(outputs.get(feature).copied(), most)
+        Lengths::next(outputs.get(feature), prompt_tokens, most)
     }
 
-    /// An answer of this feature was this long.
-    pub fn learn_output(&self, feature: &str, tokens: u64) {
+    /// An answer of this feature to a prompt of this length was this long.
+    pub fn learn_output(&self, feature: &str, prompt_tokens: u32, tokens: u64) {
         let mut outputs = self.outputs.lock().unwrap_or_else(PoisonError::into_inner);
-        let mean = outputs.get(feature).copied();
-        if mean.is_some() || outputs.len() < FEATURES_MOST {
-            let learned = output::learn(mean, u32::try_from(tokens).unwrap_or(u32::MAX));
-            outputs.insert(feature.to_owned(), learned);
+        let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
+        if let Some(lengths) = outputs.get_mut(feature) {
+            lengths.learn(prompt_tokens, tokens);
+        } else if outputs.len() < FEATURES_MOST {
+            outputs.entry(feature.to_owned()).or_default().learn(prompt_tokens, tokens);
         }
     }
 

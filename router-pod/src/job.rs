@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use terrace_contract::policy::Budget;
 use terrace_decide::Signals;
+use terrace_decide::affinity::Prefix;
 use terrace_privacy::Classified;
 use tracing::Span;
 
@@ -29,6 +30,8 @@ pub struct Job {
     pub budget: Option<Budget>,
     /// Who may share computed prompts with it on a device; none: nobody.
     pub cache_domain: Option<String>,
+    /// What its prompt begins with.
+    pub prefix: Arc<Prefix>,
     /// The snapshot under which it was admitted.
     pub in_use: Arc<InUse>,
     /// When it came.

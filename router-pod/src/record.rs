@@ -13,6 +13,7 @@ use terrace_contract::reason::{self, Reason};
 use terrace_contract::report::Outcome;
 use terrace_contract::tier::{Backend, Tier};
 use terrace_contract::trust::Class;
+use terrace_decide::Signals;
 use terrace_telemetry::traces;
 use tracing::Span;
 
@@ -31,6 +32,8 @@ pub struct Record {
     started: Instant,
     feature: String,
     class: Class,
+    /// As counted here, not by the tier: what the next request is compared by.
+    prompt_tokens: u32,
     forced: &'static str,
     budget: Option<(u64, u64)>,
     tier: Option<Arc<Tier>>,
@@ -52,6 +55,7 @@ impl Record {
             started: Instant::now(),
             feature: OTHER_FEATURE.to_owned(),
             class: Class::Public,
+            prompt_tokens: 0,
             forced: "",
             budget: None,
             tier: None,
@@ -70,12 +74,13 @@ impl Record {
     }
 
     /// What it is.
-    pub fn sensed(&mut self, feature: &str, class: Class, forced: Option<Reason>, budget: Option<&Budget>) {
-        self.feature = feature.to_owned();
-        self.class = class;
+    pub fn sensed(&mut self, signals: &Signals, forced: Option<Reason>, budget: Option<&Budget>) {
+        self.feature.clone_from(&signals.feature);
+        self.class = signals.class;
+        self.prompt_tokens = signals.prompt_tokens;
         self.forced = forced.map_or("", Reason::code);
         self.budget = budget.map(|b| (b.first_token_us, b.total_us));
-        self.span.record("terrace.feature", feature).record("terrace.class", class.as_str());
+        self.span.record("terrace.feature", signals.feature.as_str()).record("terrace.class", signals.class.as_str());
     }
 
     /// It ended without an answer.
@@ -111,7 +116,7 @@ impl Record {
         let Some(tier) = &self.tier else { return 0 };
         let cost_micros = self.app.price(tier, tokens.input, tokens.output, self.compute_us);
         self.used = Some(Used { input: tokens.input, output: tokens.output, cost_micros });
-        self.app.learn_output(&self.feature, tokens.output);
+        self.app.learn_output(&self.feature, self.prompt_tokens, tokens.output);
         cost_micros
     }
 

@@ -142,6 +142,7 @@ async fn app(args: &Args, identities: &Identities, clock: Clock, metrics: &Arc<R
         sessions: Sessions::new(&secret),
         retries: Mutex::default(),
         outputs: Mutex::default(),
+        prefix_secret: std::hash::RandomState::new(),
     })
 }
 

@@ -26,6 +26,7 @@ pub struct Manifests {
     policies: Vec<RoutingPolicy>,
     budgets: Vec<LatencyBudget>,
     secrets: BTreeMap<Key, BTreeMap<String, Vec<u8>>>,
+    others: Vec<Value>,
 }
 
 /// An object's place.
@@ -104,7 +105,10 @@ impl Manifests {
                 place(budget.as_mut());
                 self.budgets.push(*budget);
             }
-            Manifest::Other(value) => self.secret(&value),
+            Manifest::Other(value) => {
+                self.secret(&value);
+                self.others.push(value);
+            }
         }
     }
 
@@ -144,6 +148,11 @@ impl Manifests {
         self.policies.iter().for_each(|p| tell(format!("RoutingPolicy {}", p.name_any()), inactive_fields(p)));
         self.budgets.iter().for_each(|b| tell(format!("LatencyBudget {}", b.name_any()), inactive_fields(b)));
         Ok(quiet)
+    }
+
+    /// Documents of kinds that are not ours.
+    pub fn others(&self) -> &[Value] {
+        &self.others
     }
 
     /// The policies.

@@ -29,6 +29,20 @@ pub enum Event {
     Failed,
 }
 
+/// A first token that takes this many times its forecast is slow, if it is also late by [`SLOW_AT_LEAST_US`].
+const SLOW_FACTOR: f64 = 4.0;
+/// See [`SLOW_FACTOR`].
+const SLOW_AT_LEAST_US: f64 = 500_000.0;
+
+impl Event {
+    /// Of a first token that came: well, or far past its forecast.
+    pub fn of(forecast_us: f64, actual_us: u64) -> Self {
+        let actual = actual_us as f64;
+        let slow = actual > SLOW_FACTOR * forecast_us && actual > forecast_us + SLOW_AT_LEAST_US;
+        if slow { Event::Slow } else { Event::Ok }
+    }
+}
+
 /// The breaker of one device or endpoint. A plain value: its owner keeps it behind its own lock.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Breaker {

@@ -150,7 +150,7 @@ fn fleet(
 }
 
 fn device(signals: &Signals, d: &DeviceView, domain: Option<&str>) -> Option<Reason> {
-    if domain.is_some_and(|own| own.is_empty() || own != &*d.domain) {
+    if domain.is_some_and(|own| own.is_empty() || own != &*d.facts.domain) {
         Some(Reason::Locality)
     } else if !d.ready {
         Some(Reason::NoDevice)

@@ -17,10 +17,15 @@
 #![deny(clippy::disallowed_types)]
 
 pub mod ability;
+pub mod affinity;
 pub mod breaker;
+pub mod bucket;
 pub mod complexity;
 pub mod constrain;
 pub mod correction;
+pub mod endpoint;
+pub mod fit;
+pub mod minute;
 pub mod output;
 pub mod plan;
 pub mod planner;
@@ -29,11 +34,12 @@ pub mod retry;
 pub mod score;
 pub mod select;
 pub mod signals;
+pub mod track;
 pub mod view;
 
 pub use plan::{Attempt, DeviceRef, Forecast, Outcome, Plan, Refusal, RuledOut, Scored, TierRef};
-pub use planner::decide;
+pub use planner::{decide, decide_by};
 pub use signals::{Deadline, ModelChoice, Prefer, Signals};
 pub use view::{
-    BreakerState, DeviceView, EndpointView, FleetView, Freshness, OverflowWindow, Rates, Serving, TierView,
+    BreakerState, DeviceFacts, DeviceView, EndpointView, FleetView, Freshness, OverflowWindow, Rates, Serving, TierView,
 };

@@ -8,7 +8,7 @@ use crate::constrain::{self, State};
 use crate::plan::{Attempt, DeviceRef, Forecast, Outcome, Plan, Refusal, RuledOut, Scored, TierRef};
 use crate::predict::{self, Neutral, Work};
 use crate::score::{self, Facts};
-use crate::select::{self, Choice};
+use crate::select::{self, Choice, Selection};
 use crate::signals::{ModelChoice, Signals};
 use crate::view::{BreakerState, FleetView, OverflowWindow, Serving};
 
@@ -17,6 +17,11 @@ const FREE_OVERFLOWS: u32 = 10;
 
 /// Decides one request. `draw` is a number in `0..1` for the strategies that choose at random.
 pub fn decide(signals: &Signals, view: &FleetView, policy: &Policy, draw: f64) -> Plan {
+    decide_by(signals, view, policy, policy.selection.into(), draw)
+}
+
+/// [`decide`] with another way to pick devices than the policy's: a simulation compares them.
+pub fn decide_by(signals: &Signals, view: &FleetView, policy: &Policy, selection: Selection, draw: f64) -> Plan {
     let mut ruled_out = Vec::new();
     let permitted = match constrain::permit(signals, view, policy, &mut ruled_out) {
         Ok(permitted) => permitted,
@@ -24,7 +29,7 @@ pub fn decide(signals: &Signals, view: &FleetView, policy: &Policy, draw: f64) -
     };
     let floor = ability::floor(&signals.complexity, view, &permitted);
     let rungs: Vec<Rung> =
-        permitted.iter().map(|&tier| rung(signals, view, policy, draw, tier, floor, &mut ruled_out)).collect();
+        permitted.iter().map(|&tier| rung(signals, view, (selection, draw), tier, floor, &mut ruled_out)).collect();
     let facts: Vec<Facts<'_>> = rungs.iter().map(|r| r.facts(view)).collect();
     let scores = score::score(signals, &policy.weights, &facts);
 
@@ -52,6 +57,8 @@ struct Rung {
     /// Devices in order; empty for an endpoint and when not up.
     devices: Vec<usize>,
     now: Option<Forecast>,
+    /// As it is now, with an answer as long as it may likely be.
+    likely: Option<Forecast>,
     idle: Forecast,
     feasible: bool,
     availability: f64,
@@ -80,8 +87,7 @@ impl Rung {
 fn rung(
     signals: &Signals,
     view: &FleetView,
-    policy: &Policy,
-    draw: f64,
+    (selection, draw): (Selection, f64),
     tier: usize,
     floor: u8,
     ruled_out: &mut Vec<RuledOut>,
@@ -98,6 +104,7 @@ fn rung(
         state,
         devices: Vec::new(),
         now: None,
+        likely: None,
         idle: Forecast { first_token_us: 0.0, finish_us: 0.0 },
         feasible: false,
         availability: 0.0,
@@ -106,9 +113,10 @@ fn rung(
     match (&here.serving, &rung.state) {
         (Serving::Devices(devices), State::Up(up)) => {
             let deadline = signals.deadline.as_ref();
-            let context = select::Context { strategy: policy.selection, deadline, turn: here.turn, draw };
-            if let Some(Choice { devices: order, now, idle, feasible }) = select::choose(context, work, devices, up) {
-                (rung.now, rung.idle, rung.feasible) = (Some(now), idle, feasible);
+            let context = select::Context { selection, deadline, turn: here.turn, draw };
+            if let Some(choice) = select::choose(context, work, devices, up) {
+                let Choice { devices: order, now, likely, idle, feasible } = choice;
+                (rung.now, rung.likely, rung.idle, rung.feasible) = (Some(now), Some(likely), idle, feasible);
                 rung.availability = up.len() as f64 / devices.len() as f64;
                 rung.devices = order;
             }
@@ -116,16 +124,16 @@ fn rung(
         // Not up: what it would do if it were makes it the decided tier all the same.
         (Serving::Devices(devices), _) => {
             let neutral = Neutral::of(devices);
-            let idle = devices.iter().map(|d| predict::device(work, d, &neutral).idle);
+            let idle = devices.iter().map(|d| predict::device(work, d, || neutral).idle);
             let best = idle.min_by(|a, b| a.finish_us.total_cmp(&b.finish_us));
             rung.idle = best.unwrap_or_else(|| predict::unknown_device(work));
         }
         (Serving::Endpoint(e), state) => {
-            let (now, idle) = predict::endpoint(work, e);
+            let predict::Endpoint { now, likely, idle } = predict::endpoint(work, e);
             rung.idle = idle;
             if matches!(state, State::Up(_)) {
-                rung.now = Some(now);
-                rung.feasible = predict::feasible(now, signals.deadline.as_ref());
+                (rung.now, rung.likely) = (Some(now), Some(likely));
+                rung.feasible = predict::feasible(likely, signals.deadline.as_ref());
                 rung.availability = if e.breaker == BreakerState::Closed { 1.0 } else { 0.5 };
             }
         }
@@ -170,8 +178,9 @@ impl Planner<'_> {
             State::Up(_) if !decided.feasible => Leave::Late,
             State::Up(_) => Leave::Stay,
         };
-        if on_miss == OnMiss::Reject && leave == Leave::Late {
-            let late = decided.now.unwrap_or(decided.idle);
+        // One that would only hold up others is not refused: its own forecast keeps the budget.
+        let late = decided.likely.filter(|likely| !predict::feasible(*likely, self.signals.deadline.as_ref()));
+        if let (OnMiss::Reject, Leave::Late, Some(late)) = (on_miss, leave, late) {
             let refusal = Refusal::BudgetExceeded {
                 first_token_us: late.first_token_us as u64,
                 finish_us: late.finish_us as u64,
@@ -289,8 +298,8 @@ impl Planner<'_> {
                 .iter()
                 .map(|&index| DeviceRef {
                     index,
-                    pod_uid: devices[index].pod_uid.clone(),
-                    node: devices[index].node.clone(),
+                    pod_uid: devices[index].facts.pod_uid.clone(),
+                    node: devices[index].facts.node.clone(),
                 })
                 .collect(),
         };

@@ -9,8 +9,10 @@
 //! finish = ttft + G (a + c b)
 //! ```
 //!
-//! Both are stretched by the device's own quantile correction. A device of which nothing is known gets its tier's mean,
-//! a tier of which nothing is known gets [`UNKNOWN`]: neutral, never zero load.
+//! `ttft` and what follows it are stretched by the device's own quantile corrections: the second has what later prompts
+//! will take from the decode steps, which no report can know. A budget is kept if it is kept by a G that the answer
+//! will most likely not exceed. A device of which nothing is known gets its tier's mean, a tier of which nothing is
+//! known gets [`UNKNOWN`]: neutral, never zero load.
 
 use crate::constrain::in_flight;
 use crate::plan::Forecast;
@@ -35,12 +37,17 @@ const MARGIN: f64 = 0.9;
 pub struct Work {
     prompt: f64,
     output: f64,
+    likely: f64,
 }
 
 impl Work {
     /// Of a request.
     pub fn of(signals: &Signals) -> Self {
-        Self { prompt: f64::from(signals.prompt_tokens), output: f64::from(signals.expected_output_tokens) }
+        Self {
+            prompt: f64::from(signals.prompt_tokens),
+            output: f64::from(signals.expected_output_tokens),
+            likely: f64::from(signals.likely_output_tokens.max(signals.expected_output_tokens)),
+        }
     }
 }
 
@@ -92,40 +99,66 @@ fn known(d: &DeviceView) -> Option<Rates> {
 pub struct Device {
     /// As it is now.
     pub now: Forecast,
+    /// As it is now when things go badly: an answer as long as it may likely be, a device as slow as it likely gets.
+    pub likely: Forecast,
     /// If it had nothing else to do.
     pub idle: Forecast,
+    /// What everyone else there loses by one more: the time of its prompt, and its part of each decode step.
+    pub others_us: f64,
+    /// Whether that makes an answer late which was sent from here and has begun.
+    pub harms: bool,
+    /// Whether it has shown how fast it is.
+    pub measured: bool,
+    /// Whether it has not, and has nothing to do.
+    pub untried: bool,
     /// Requests that it has.
     pub in_flight: f64,
     /// Tokens a second that it has left.
     pub spare: f64,
+    /// Tokens a second with all slots taken.
+    pub capacity: f64,
 }
 
-/// Forecasts one device.
-pub fn device(work: Work, d: &DeviceView, neutral: &Neutral) -> Device {
-    let rates = known(d).unwrap_or(neutral.rates);
+/// Forecasts one device; `neutral` is asked only for one of which something is not known.
+pub fn device(work: Work, d: &DeviceView, mut neutral: impl FnMut() -> Neutral) -> Device {
+    let measured = known(d);
+    let rates = measured.unwrap_or_else(|| neutral().rates);
     let load = d.report.map(|r| r.load);
-    let slots = load.map_or(neutral.slots, |l| f64::from(l.slots.max(1)));
+    let slots = load.map_or_else(|| neutral().slots, |l| f64::from(l.slots.max(1)));
     let own = f64::from(in_flight(d));
-    let n = if load.is_none() { own.max(neutral.in_flight) } else { own };
+    let n = if load.is_none() { own.max(neutral().in_flight) } else { own };
     let queued = load.map_or(0.0, |l| l.queued_prefill_tokens as f64) + d.own_prompt_tokens_since_report as f64;
     let rtt = d.rtt_us.map_or(UNKNOWN_RTT_US, |r| r as f64);
     let step = |batch: f64| rates.step_base_us + rates.step_per_sequence_us * batch;
 
     let cached = f64::from(d.cached_tokens).min(work.prompt);
-    let prefill = (work.prompt - cached) / (PREFILL_SHARE * rates.prefill_rate) * 1e6;
+    let us_per_token = 1e6 / rates.prefill_rate;
+    let prefill = (work.prompt - cached) * us_per_token / PREFILL_SHARE;
     // A slot frees when one of K answers, each half done on average, ends; those that wait go first.
     let wait = if n < slots { 0.0 } else { work.output * step(slots) * ((n - slots) / slots + 0.5 / slots) };
-    let stretch = if d.correction > 0.0 { d.correction } else { 1.0 };
-    let forecast = |waiting: f64, batch: f64| {
-        let first = (rtt + waiting + prefill) * stretch;
-        Forecast { first_token_us: first, finish_us: first + work.output * step(batch) * stretch }
+    let first = wait.max(queued * us_per_token / PREFILL_SHARE) + rtt + prefill;
+    let step_now = step((n + 1.0).min(slots));
+    let until = |tokens: f64, correction: f64, pace: f64| {
+        let first_token_us = first * correction;
+        Forecast { first_token_us, finish_us: first_token_us + tokens * step_now * pace }
     };
+    let alone = (rtt + prefill) * stretch(d.correction);
     Device {
-        now: forecast(wait.max(queued / rates.prefill_rate * 1e6), (n + 1.0).min(slots)),
-        idle: forecast(0.0, 1.0),
+        now: until(work.output, stretch(d.correction), stretch(d.pace)),
+        likely: until(work.likely, stretch(d.tail_correction), stretch(d.tail_pace)),
+        idle: Forecast { first_token_us: alone, finish_us: alone + work.output * step(1.0) * stretch(d.pace) },
+        others_us: n * (prefill + work.output * rates.step_per_sequence_us),
+        harms: d.own_slack_us.is_some_and(|slack| prefill > slack as f64),
+        measured: measured.is_some(),
+        untried: measured.is_none() && d.own_in_flight == 0 && load.is_none_or(|l| l.running + l.queued == 0),
         in_flight: n,
-        spare: (slots - n) * 1e6 / step((n + 1.0).min(slots)),
+        spare: (slots - n) * 1e6 / step_now,
+        capacity: slots * 1e6 / step(slots),
     }
+}
+
+fn stretch(correction: f64) -> f64 {
+    if correction > 0.0 { correction } else { 1.0 }
 }
 
 /// Forecasts a device of a tier that has none.
@@ -135,17 +168,33 @@ pub fn unknown_device(work: Work) -> Forecast {
     Forecast { first_token_us: first, finish_us: first + work.output * step }
 }
 
-/// Forecasts an endpoint: `(as it is now, if idle)`.
-pub fn endpoint(work: Work, e: &EndpointView) -> (Forecast, Forecast) {
+/// What is forecast of an endpoint.
+#[derive(Debug, Clone, Copy)]
+pub struct Endpoint {
+    /// As it is now.
+    pub now: Forecast,
+    /// As it is now, with an answer as long as it may likely be.
+    pub likely: Forecast,
+    /// If it had nothing else to do.
+    pub idle: Forecast,
+}
+
+/// Forecasts an endpoint.
+pub fn endpoint(work: Work, e: &EndpointView) -> Endpoint {
     let rates = e.rates.filter(|r| r.prefill_rate > 0.0).unwrap_or(UNKNOWN_ENDPOINT);
     let rtt = e.rtt_us.map_or(UNKNOWN_ENDPOINT_RTT_US, |r| r as f64);
-    let stretch = if e.correction > 0.0 { e.correction } else { 1.0 };
-    let forecast = |queue: f64, batch: f64| {
+    let stretch = stretch(e.correction);
+    let forecast = |queue: f64, batch: f64, tokens: f64| {
         let first = (rtt + queue + work.prompt / rates.prefill_rate * 1e6) * stretch;
         let step = rates.step_base_us + rates.step_per_sequence_us * batch;
-        Forecast { first_token_us: first, finish_us: first + work.output * step * stretch }
+        Forecast { first_token_us: first, finish_us: first + tokens * step * stretch }
     };
-    (forecast(e.queue_us as f64, f64::from(e.in_flight) + 1.0), forecast(0.0, 1.0))
+    let (queue, batch) = (e.queue_us as f64, f64::from(e.in_flight) + 1.0);
+    Endpoint {
+        now: forecast(queue, batch, work.output),
+        likely: forecast(queue, batch, work.likely),
+        idle: forecast(0.0, 1.0, work.output),
+    }
 }
 
 /// Whether a forecast lies within the budget, with a margin.

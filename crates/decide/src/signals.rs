@@ -14,8 +14,10 @@ use crate::complexity::Verdict;
 pub struct Signals {
     /// Tokens of the prompt, counted or estimated.
     pub prompt_tokens: u32,
-    /// Tokens that the answer is expected to have ([`crate::output::expected`]).
+    /// Tokens that the answer is expected to have ([`crate::output::Lengths`]).
     pub expected_output_tokens: u32,
+    /// Tokens that it will most likely not exceed: a budget is kept only if it is kept by these.
+    pub likely_output_tokens: u32,
     /// Tokens of the answer that the client asked for, which the context must hold; none: it set no limit, and the
     /// expected ones count.
     pub max_output_tokens: Option<u32>,

@@ -42,7 +42,7 @@ pub struct OverflowWindow {
 pub struct TierView {
     /// The compiled Tier.
     pub tier: Arc<Tier>,
-    /// Attempts sent to it so far: whose turn it is with `RoundRobin`.
+    /// Requests decided for it so far: whose turn it is with `RoundRobin`.
     pub turn: u64,
     /// What answers, and its state.
     pub serving: Serving,
@@ -62,12 +62,8 @@ pub enum Serving {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceView {
-    /// UID of its pod.
-    pub pod_uid: Arc<str>,
-    /// Its node.
-    pub node: Arc<str>,
-    /// Its topology domain; empty: unknown.
-    pub domain: Arc<str>,
+    /// Who it is and where.
+    pub facts: Arc<DeviceFacts>,
     /// Whether it takes requests: the snapshot says so and it is not draining.
     pub ready: bool,
     /// Its last load report and the report's age; none: it has not reported yet (cold).
@@ -78,14 +74,34 @@ pub struct DeviceView {
     pub own_since_report: u32,
     /// Their prompt tokens.
     pub own_prompt_tokens_since_report: u64,
+    /// What the answer from here that is nearest to its deadline has to spare; none: none has begun.
+    pub own_slack_us: Option<u64>,
     /// Tokens of this request's prompt that its prefix cache holds, as far as this router knows.
     pub cached_tokens: u32,
     /// Round trip to it; none: not measured yet.
     pub rtt_us: Option<u64>,
     /// Its breaker.
     pub breaker: BreakerState,
-    /// By how much its forecasts are stretched ([`crate::correction::Correction`]); 1: not at all.
+    /// By how much forecasts of its first tokens are stretched ([`crate::correction::Correction`]); 1: not at all.
     pub correction: f64,
+    /// The same for what follows the first token: its decode steps are held up by others' prompts.
+    pub pace: f64,
+    /// `correction` as it must be for forty-nine first tokens of fifty: by this a budget is kept.
+    pub tail_correction: f64,
+    /// The same of `pace`.
+    pub tail_pace: f64,
+}
+
+/// Who a device is and where: what the snapshot says of it, shared by all views of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeviceFacts {
+    /// UID of its pod.
+    pub pod_uid: Arc<str>,
+    /// Its node.
+    pub node: Arc<str>,
+    /// Its topology domain; empty: unknown.
+    pub domain: Arc<str>,
 }
 
 /// A device's load line and its age.

@@ -148,7 +148,7 @@ fn a_prefix_in_the_cache_counts_among_nearly_equals_only() {
 #[test]
 fn corrections_stretch_forecasts() {
     let mut a = device("a", 0, 0);
-    a.correction = 3.0;
+    (a.correction, a.pace) = (3.0, 3.0);
     assert_eq!(names(&decide(&signals(), &with(vec![a, device("b", 2, 0)]), &policy(), 0.0)), ["b", "a"]);
 }
 

@@ -28,6 +28,7 @@ prop_compose! {
         running in 0..6u32, queued in 0..6u32, ready in prop::bool::weighted(0.9), breaker in breaker(),
         age_us in one_of(&[None, Some(0u64), Some(1_999_999), Some(5_000_000), Some(60_000_000)]),
         own in 0..9u32, cached_tokens in 0..200u32, rate in one_of(&[0.0, 1.0, 500.0, 1e9]), correction in 0.1..10.0f64,
+        own_slack_us in one_of(&[None, Some(0u64), Some(1_000_000)]),
     ) -> DeviceView {
         let mut d = device("d", running, queued);
         d.report = age_us.map(|age_us| {
@@ -35,7 +36,10 @@ prop_compose! {
             report.load.prefill_rate = rate;
             report
         });
-        DeviceView { ready, breaker, own_in_flight: own, own_since_report: own, cached_tokens, correction, ..d }
+        DeviceView {
+            ready, breaker, own_in_flight: own, own_since_report: own, own_slack_us, cached_tokens, correction,
+            pace: 1.0 / correction, ..d
+        }
     }
 }
 
@@ -107,7 +111,10 @@ prop_compose! {
         let deadline =
             budget.map(|first| Deadline { first_token_us: first, total_us: first * 4, on_miss, priority });
         let model = ModelChoice::parse(model);
-        Signals { class, complexity, prompt_tokens, expected_output_tokens, prefer, model, escalate_from, deadline, ..signals() }
+        Signals {
+            class, complexity, prompt_tokens, expected_output_tokens, likely_output_tokens: 2 * expected_output_tokens,
+            prefer, model, escalate_from, deadline, ..signals()
+        }
     }
 }
 

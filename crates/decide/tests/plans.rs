@@ -288,7 +288,7 @@ fn locality_keeps_a_device_to_its_own_domain() {
     let mut sites = view();
     let tier = std::sync::Arc::make_mut(&mut sites.tiers[0].tier);
     tier.topology_key = Some("topology.kubernetes.io/zone".to_owned());
-    devices(&mut sites)[1].domain = "z2".into();
+    std::sync::Arc::make_mut(&mut devices(&mut sites)[1].facts).domain = "z2".into();
     sites.domain = "z2".to_owned();
     assert_eq!(order(&plan(&signals(), &sites, &policy())), "edge(b) private+ cloud+");
     sites.domain = String::new();

@@ -9,9 +9,9 @@ mod hidden;
 mod identity;
 mod lifecycle;
 mod load;
+mod memory;
 #[path = "../support/reference.rs"]
 mod reference;
-mod memory;
 mod refusals;
 mod sdk;
 mod support;

@@ -15,8 +15,11 @@ pub mod reader;
 pub mod rebuild;
 pub mod target;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use terrace_contract::reason::Reason;
+use terrace_decide::track::Dispatch;
 use terrace_decide::{Attempt, Plan, constrain};
 use terrace_privacy::Cleared;
 use terrace_telemetry::time::now_s;
@@ -75,10 +78,10 @@ pub async fn carry(app: &App, job: &Job, plan: &Plan, mut first: Option<Place>) 
             }
         };
         let now = app.clock.now_us();
-        let tokens = u64::from(job.signals.prompt_tokens);
+        let request = Dispatch::of(&job.signals, Arc::clone(&job.prefix), now);
         let place = match first.take().filter(|place| number == 0 && place.tier.uid == attempt.tier.uid) {
             Some(place) => place,
-            None => match app.fleet.admit(&job.in_use, attempt.tier.index, pod_uid, tokens, now) {
+            None => match app.fleet.admit(&job.in_use, attempt.tier.index, pod_uid, request, now) {
                 Some(place) => place,
                 None => {
                     tried.failures.push(Failure::Full { retry_after_us: None });
@@ -102,7 +105,7 @@ pub async fn carry(app: &App, job: &Job, plan: &Plan, mut first: Option<Place>) 
             call: job.call,
             stream: job.streams(),
             names: names(job, &place),
-            prompt_tokens: tokens,
+            prompt_tokens: job.signals.prompt_tokens.into(),
             forecast_us: if job.streams() { attempt.forecast.first_token_us } else { attempt.forecast.finish_us },
             first_token: patience(job, attempt, last, remaining),
             remaining,

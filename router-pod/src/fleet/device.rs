@@ -3,22 +3,17 @@
 //! Keyed by pod UID: a new pod at an old address starts with nothing of the old one's, and a newer snapshot of the
 //! same pod takes none of its counters away.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use terrace_contract::load::Load;
 use terrace_contract::tier;
-use terrace_decide::breaker::{Breaker, Event};
-use terrace_decide::correction::Correction;
-use terrace_decide::{DeviceView, view};
+use terrace_decide::affinity::Prefix;
+use terrace_decide::breaker::Event;
+use terrace_decide::track::{Dispatch, Ticket, Track};
+use terrace_decide::{DeviceFacts, DeviceView};
 use terrace_identity::Identity;
-
-/// How much an older round trip weighs against a new one.
-const SMOOTHING: f64 = 0.8;
-/// A report is at least this old when it arrives: what was sent since then it cannot know.
-const UNDERWAY_US: u64 = 500;
 
 /// One device.
 #[derive(Debug)]
@@ -32,43 +27,27 @@ pub struct Device {
 pub struct Facts {
     /// As the snapshot has it.
     pub device: tier::Device,
-    pod_uid: Arc<str>,
-    node: Arc<str>,
-    domain: Arc<str>,
+    shared: Arc<DeviceFacts>,
 }
 
 impl Facts {
     fn of(device: tier::Device) -> Self {
-        Self {
+        let shared = Arc::new(DeviceFacts {
             pod_uid: device.pod_uid.as_str().into(),
             node: device.node.as_str().into(),
             domain: device.domain.as_str().into(),
-            device,
-        }
+        });
+        Self { shared, device }
     }
 }
 
 #[derive(Debug, Default)]
 struct State {
+    track: Track,
     draining: bool,
-    report: Option<(Load, u64)>,
-    /// Requests in flight from here: number, when sent, prompt tokens, whether the report may know it.
-    in_flight: VecDeque<Sent>,
-    next: u64,
-    rtt_us: Option<f64>,
-    breaker: Breaker,
-    correction: Correction,
     /// Why it could not be reached; empty: it could.
     unreachable: &'static str,
     asking: bool,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Sent {
-    number: u64,
-    at_us: u64,
-    tokens: u64,
-    reported: bool,
 }
 
 impl Device {
@@ -93,47 +72,22 @@ impl Device {
         self.facts.load_full()
     }
 
-    /// The device at `now_us`, as `decide` sees it.
-    pub fn view(&self, now_us: u64) -> DeviceView {
+    /// The device at `now_us`, as `decide` sees it for a request whose prompt begins like that.
+    pub fn view(&self, prefix: &Prefix, now_us: u64) -> DeviceView {
         let (facts, state) = (self.facts.load(), self.state());
-        let unknown = || state.in_flight.iter().filter(|sent| !sent.reported);
-        DeviceView {
-            pod_uid: Arc::clone(&facts.pod_uid),
-            node: Arc::clone(&facts.node),
-            domain: Arc::clone(&facts.domain),
-            ready: facts.device.ready && !state.draining,
-            report: state.report.map(|(load, at)| view::Report { load, age_us: now_us.saturating_sub(at) }),
-            own_in_flight: u32::try_from(state.in_flight.len()).unwrap_or(u32::MAX),
-            own_since_report: u32::try_from(unknown().count()).unwrap_or(u32::MAX),
-            own_prompt_tokens_since_report: unknown().map(|sent| sent.tokens).sum(),
-            cached_tokens: 0,
-            rtt_us: state.rtt_us.map(|rtt| rtt as u64),
-            breaker: state.breaker.state(now_us),
-            correction: state.correction.factor(),
-        }
+        state.track.view(Arc::clone(&facts.shared), facts.device.ready && !state.draining, prefix, now_us)
     }
 
     /// Counts a request before it is sent; none: its breaker is open. The guard takes it back on every way out.
-    pub fn admit(self: &Arc<Self>, tokens: u64, now_us: u64) -> Option<DeviceGuard> {
-        let mut state = self.state();
-        if !state.breaker.admit(now_us) {
-            return None;
-        }
-        let number = state.next;
-        state.next += 1;
-        state.in_flight.push_back(Sent { number, at_us: now_us, tokens, reported: false });
-        drop(state);
-        Some(DeviceGuard { device: Arc::clone(self), number, told: false })
+    pub fn admit(self: &Arc<Self>, request: Dispatch, now_us: u64) -> Option<DeviceGuard> {
+        let ticket = self.state().track.admit(request, now_us)?;
+        Some(DeviceGuard { device: Arc::clone(self), ticket, told: false })
     }
 
     /// A load report that just arrived.
     pub fn reported(&self, load: Load, now_us: u64) {
         let mut state = self.state();
-        let underway = state.rtt_us.map_or(UNDERWAY_US, |rtt| UNDERWAY_US.max(rtt as u64));
-        for sent in &mut state.in_flight {
-            sent.reported |= sent.at_us.saturating_add(underway) <= now_us;
-        }
-        state.report = Some((load, now_us));
+        state.track.reported(load, now_us);
         state.unreachable = "";
     }
 
@@ -142,7 +96,7 @@ impl Device {
         self.reported(load, now_us);
         let mut state = self.state();
         state.draining = draining;
-        state.rtt_us = Some(smooth(state.rtt_us, rtt_us));
+        state.track.round_trip(rtt_us);
     }
 
     /// It could not be reached: a reason of the condition `Reachable`.
@@ -157,7 +111,7 @@ impl Device {
 
     /// When it last reported; 0: never.
     pub fn last_report_us(&self) -> u64 {
-        self.state().report.map_or(0, |(_, at)| at)
+        self.state().track.report().map_or(0, |(_, at)| at)
     }
 
     /// Where it is and who it must prove to be; none: the snapshot says something that is no address or identity.
@@ -181,7 +135,7 @@ impl Device {
 
     /// Whether it said that one more request would be refused.
     pub fn saturated(&self) -> bool {
-        self.state().report.is_some_and(|(load, _)| load.saturated())
+        self.state().track.report().is_some_and(|(load, _)| load.saturated())
     }
 }
 
@@ -195,15 +149,11 @@ impl Drop for Asking {
     }
 }
 
-fn smooth(old: Option<f64>, new: u64) -> f64 {
-    old.map_or(new as f64, |old| SMOOTHING * old + (1.0 - SMOOTHING) * new as f64)
-}
-
 /// One request in flight to a device.
 #[derive(Debug)]
 pub struct DeviceGuard {
     device: Arc<Device>,
-    number: u64,
+    ticket: Ticket,
     told: bool,
 }
 
@@ -216,23 +166,23 @@ impl DeviceGuard {
     /// How the attempt went, for the breaker.
     pub fn record(&mut self, event: Event, now_us: u64) {
         self.told = true;
-        self.device.state().breaker.record(now_us, event);
+        self.device.state().track.record(event, now_us);
     }
 
     /// A first token that was forecast and came.
-    pub fn observe(&self, forecast_us: f64, actual_us: u64) {
-        let mut state = self.device.state();
-        state.correction = state.correction.observe(forecast_us, actual_us as f64);
+    pub fn first_token(&self, forecast_us: f64, actual_us: u64, now_us: u64) {
+        self.device.state().track.first_token(self.ticket, forecast_us, actual_us, now_us);
+    }
+
+    /// The rest of the answer came: so many tokens after the first, in this time.
+    pub fn rest(&self, tokens: u64, us: u64, now_us: u64) {
+        self.device.state().track.rest(self.ticket, tokens, us, now_us);
     }
 }
 
 impl Drop for DeviceGuard {
     fn drop(&mut self) {
-        let mut state = self.device.state();
-        state.in_flight.retain(|sent| sent.number != self.number);
-        if !self.told {
-            state.breaker.release();
-        }
+        self.device.state().track.release(self.ticket, self.told);
     }
 }
 
@@ -240,6 +190,10 @@ impl Drop for DeviceGuard {
 mod tests {
     use super::*;
     use terrace_decide::BreakerState;
+
+    fn request(prompt_tokens: u32) -> Dispatch {
+        Dispatch { prompt_tokens, output_tokens: 1, deadline_us: None, prefix: Arc::default() }
+    }
 
     fn device() -> Arc<Device> {
         Device::new(tier::Device {
@@ -258,50 +212,39 @@ mod tests {
     #[test]
     fn requests_count_before_they_are_sent_and_are_taken_back_on_every_way_out() {
         let device = device();
-        let first = device.admit(100, 0).unwrap();
-        let second = device.admit(50, 0).unwrap();
-        let view = device.view(0);
+        let first = device.admit(request(100), 0).unwrap();
+        let second = device.admit(request(50), 0).unwrap();
+        let view = device.view(&Prefix::default(), 0);
         assert_eq!((view.own_in_flight, view.own_since_report, view.own_prompt_tokens_since_report), (2, 2, 150));
         drop(first);
-        assert_eq!(device.view(0).own_in_flight, 1);
+        assert_eq!(device.view(&Prefix::default(), 0).own_in_flight, 1);
         drop(second);
-        assert_eq!(device.view(0).own_in_flight, 0);
-    }
-
-    #[test]
-    fn a_report_knows_what_was_sent_before_it_and_not_what_is_underway() {
-        let device = device();
-        let _known = device.admit(100, 0);
-        let _underway = device.admit(50, 10_000);
-        device.reported(Load { running: 1, ..Load::default() }, 10_000);
-        let view = device.view(10_500);
-        assert_eq!((view.own_in_flight, view.own_since_report, view.own_prompt_tokens_since_report), (2, 1, 50));
-        assert_eq!(view.report.map(|r| (r.load.running, r.age_us)), Some((1, 500)));
+        assert_eq!(device.view(&Prefix::default(), 0).own_in_flight, 0);
     }
 
     #[test]
     fn an_open_breaker_admits_nothing_and_a_lost_probe_frees_its_place() {
         let device = device();
         for _ in 0..3 {
-            device.admit(1, 0).unwrap().record(Event::Failed, 0);
+            device.admit(request(1), 0).unwrap().record(Event::Failed, 0);
         }
-        assert!(device.admit(1, 0).is_none());
+        assert!(device.admit(request(1), 0).is_none());
         let later = terrace_decide::breaker::FIRST_PAUSE_US;
-        let probe = device.admit(1, later).unwrap();
-        assert!(device.admit(1, later).is_none());
+        let probe = device.admit(request(1), later).unwrap();
+        assert!(device.admit(request(1), later).is_none());
         drop(probe);
-        assert_eq!(device.view(later).breaker, BreakerState::HalfOpen);
+        assert_eq!(device.view(&Prefix::default(), later).breaker, BreakerState::HalfOpen);
     }
 
     #[test]
     fn a_newer_snapshot_keeps_what_is_known_of_the_pod() {
         let device = device();
         device.reported(Load { running: 3, ..Load::default() }, 7);
-        let guard = device.admit(1, 7);
+        let guard = device.admit(request(1), 7);
         device.update(&tier::Device { ready: false, ..device.facts().device.clone() });
-        let view = device.view(7);
+        let view = device.view(&Prefix::default(), 7);
         assert_eq!((view.ready, view.own_in_flight, device.last_report_us()), (false, 1, 7));
         drop(guard);
-        assert_eq!(device.view(7).own_in_flight, 0);
+        assert_eq!(device.view(&Prefix::default(), 7).own_in_flight, 0);
     }
 }

@@ -7,7 +7,6 @@ pub mod accept;
 pub mod device;
 pub mod dns;
 pub mod endpoint;
-pub mod fit;
 pub mod overflow;
 pub mod place;
 pub mod poll;
@@ -22,6 +21,8 @@ use terrace_contract::report::Reachability;
 use terrace_contract::snapshot::Snapshot;
 use terrace_contract::status::AgentStatus;
 use terrace_contract::tier::{self, Backend, Tier};
+use terrace_decide::affinity::Prefix;
+use terrace_decide::track::Dispatch;
 use terrace_decide::{FleetView, Plan, Serving, TierView};
 use terrace_privacy::Rules;
 
@@ -196,8 +197,8 @@ impl Fleet {
         self.table.load().devices.values().flatten().cloned().collect()
     }
 
-    /// The fleet at `now_us`.
-    pub fn view(&self, in_use: &InUse, spent_today: u64, now_us: u64) -> FleetView {
+    /// The fleet at `now_us`, for a request whose prompt begins like that.
+    pub fn view(&self, in_use: &InUse, spent_today: u64, prefix: &Prefix, now_us: u64) -> FleetView {
         let table = self.table.load();
         let (snapshot, routers) = (&in_use.snapshot, in_use.snapshot.routers);
         let tiers = in_use.tiers.iter().map(|tier| TierView {
@@ -206,7 +207,7 @@ impl Fleet {
             serving: match &tier.backend {
                 Backend::Fleet(_) => {
                     let devices = table.devices.get(&tier.uid).map(Vec::as_slice).unwrap_or_default();
-                    Serving::Devices(devices.iter().map(|device| device.view(now_us)).collect())
+                    Serving::Devices(devices.iter().map(|device| device.view(prefix, now_us)).collect())
                 }
                 Backend::Endpoint(facts) => {
                     let credential =
@@ -233,44 +234,51 @@ impl Fleet {
         same.map(|d| d.domain.clone()).unwrap_or_default()
     }
 
-    /// Sees, decides and counts the first attempt's request, in one step. `tokens` are the request's prompt tokens.
+    /// Sees, decides and counts the first attempt's request, in one step.
     pub fn plan(
         &self,
         in_use: &InUse,
         spent_today: u64,
-        tokens: u64,
+        request: Dispatch,
         now_us: u64,
         decide: impl FnOnce(&FleetView) -> Plan,
     ) -> (Plan, Option<Place>) {
         let _picking = self.picking.lock().unwrap_or_else(PoisonError::into_inner);
-        let plan = decide(&self.view(in_use, spent_today, now_us));
+        let plan = decide(&self.view(in_use, spent_today, &request.prefix, now_us));
+        if let Some(turn) = plan.decided.as_ref().and_then(|tier| self.table.load().turns.get(&tier.uid).cloned()) {
+            turn.fetch_add(1, Ordering::Relaxed);
+        }
         let first = plan.attempts.first().and_then(|attempt| {
             let device = attempt.devices.first().map(|d| &*d.pod_uid);
-            self.admit(in_use, attempt.tier.index, device, tokens, now_us)
+            self.admit(in_use, attempt.tier.index, device, request, now_us)
         });
         (plan, first)
     }
 
     /// Counts a request that is about to be sent to a tier's device, or to its endpoint; none: it cannot take it.
-    pub fn admit(&self, in_use: &InUse, tier: usize, pod_uid: Option<&str>, tokens: u64, now_us: u64) -> Option<Place> {
+    pub fn admit(
+        &self,
+        in_use: &InUse,
+        tier: usize,
+        pod_uid: Option<&str>,
+        request: Dispatch,
+        now_us: u64,
+    ) -> Option<Place> {
         let tier = in_use.tiers.get(tier)?;
         let table = self.table.load();
-        let place = match (&tier.backend, pod_uid) {
+        match (&tier.backend, pod_uid) {
             (Backend::Fleet(fleet), Some(pod_uid)) => {
                 let device = table.devices.get(&tier.uid)?.iter().find(|d| d.facts().device.pod_uid == pod_uid)?;
-                Place::device(Arc::clone(tier), fleet, device.admit(tokens, now_us)?)
+                Place::device(Arc::clone(tier), fleet, device.admit(request, now_us)?)
             }
             (Backend::Endpoint(facts), None) => {
                 let endpoint = table.endpoints.get(&tier.uid)?;
-                let guard = endpoint.admit(&facts.limits, in_use.snapshot.routers, tokens, now_us)?;
+                let guard =
+                    endpoint.admit(&facts.limits, in_use.snapshot.routers, request.prompt_tokens.into(), now_us)?;
                 Place::endpoint(Arc::clone(tier), facts, guard)
             }
             _ => None,
-        }?;
-        if let Some(turn) = table.turns.get(&tier.uid) {
-            turn.fetch_add(1, Ordering::Relaxed);
         }
-        Some(place)
     }
 
     /// What `overflow.maxPercent` caps.

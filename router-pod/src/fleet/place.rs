@@ -14,11 +14,6 @@ use super::device::DeviceGuard;
 use super::endpoint::EndpointGuard;
 use crate::dispatch::target::Target;
 
-/// Answers that take this much longer than forecast count as slow, if also longer by [`SLOW_AT_LEAST_US`].
-const SLOW_FACTOR: f64 = 4.0;
-/// See [`SLOW_FACTOR`].
-const SLOW_AT_LEAST_US: f64 = 500_000.0;
-
 /// Where one attempt goes.
 #[derive(Debug)]
 pub struct Place {
@@ -107,25 +102,24 @@ impl Place {
 
     /// The first token came; teaches the forecast.
     pub fn first_token(&mut self, prompt_tokens: u64, forecast_us: f64, actual_us: u64, now_us: u64) {
-        let actual = actual_us as f64;
-        let slow = actual > SLOW_FACTOR * forecast_us && actual > forecast_us + SLOW_AT_LEAST_US;
-        let event = if slow { Event::Slow } else { Event::Ok };
+        let event = Event::of(forecast_us, actual_us);
         match &mut self.guard {
             Guard::Device(guard) => {
-                guard.observe(forecast_us, actual_us);
+                guard.first_token(forecast_us, actual_us, now_us);
                 guard.record(event, now_us);
             }
             Guard::Endpoint(guard) => {
-                guard.first_token(prompt_tokens, forecast_us, actual_us);
+                guard.first_token(prompt_tokens, forecast_us, actual_us, now_us);
                 guard.record(event, now_us);
             }
         }
     }
 
     /// The rest of the answer came.
-    pub fn rest(&self, output_tokens: u64, all_tokens: u64, us: u64) {
-        if let Guard::Endpoint(guard) = &self.guard {
-            guard.rest(output_tokens, all_tokens, us);
+    pub fn rest(&self, output_tokens: u64, all_tokens: u64, us: u64, now_us: u64) {
+        match &self.guard {
+            Guard::Device(guard) => guard.rest(output_tokens.saturating_sub(1), us, now_us),
+            Guard::Endpoint(guard) => guard.rest(output_tokens, all_tokens, us),
         }
     }
 

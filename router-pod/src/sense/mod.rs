@@ -3,10 +3,12 @@
 pub mod feature;
 pub mod forbidden;
 pub mod needs;
+pub mod prefix;
 pub mod session;
 pub mod sharing;
 pub mod tokens;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::HeaderMap;
@@ -15,6 +17,7 @@ use terrace_contract::headers;
 use terrace_contract::policy::Budget;
 use terrace_contract::reason::Reason;
 use terrace_contract::trust::{Boundary, Class};
+use terrace_decide::affinity::Prefix;
 use terrace_decide::complexity::{self, Prompt};
 use terrace_decide::{Deadline, ModelChoice, Prefer, Signals};
 use terrace_privacy::{Classified, Request};
@@ -40,6 +43,8 @@ pub struct Sensed {
     pub budget: Option<Budget>,
     /// Who may share computed prompts with it: see [`sharing`].
     pub cache_domain: Option<String>,
+    /// What its prompt begins with.
+    pub prefix: Arc<Prefix>,
 }
 
 /// Senses a request that came `started`.
@@ -69,9 +74,11 @@ pub fn sense(
     let prompt = last_user(request);
     let tools = request.get("tools").and_then(Value::as_array).map_or(0, Vec::len);
     let verdict = complexity::judge(&snapshot.policy.complexity, &Prompt { last_user: &prompt, prompt_tokens, tools });
+    let length = app.next_length(context.feature, prompt_tokens, asked.unwrap_or(most));
     let signals = Signals {
         prompt_tokens,
-        expected_output_tokens: app.expected_output(context.feature, asked.unwrap_or(most)),
+        expected_output_tokens: length.expected,
+        likely_output_tokens: length.likely,
         max_output_tokens: asked,
         class: classified.class(),
         class_reasons: classified.reasons().to_vec(),
@@ -84,7 +91,8 @@ pub fn sense(
         escalate_from: None,
     };
     let cache_domain = sharing::domain(&caller.name, text(given, headers::SESSION), classified.class());
-    Ok(Sensed { classified, signals, budget: context.budget.cloned(), cache_domain })
+    let prefix = prefix::of_request(&app.prefix_secret, &snapshot.policy.uid, cache_domain.as_deref(), request);
+    Ok(Sensed { classified, signals, budget: context.budget.cloned(), cache_domain, prefix: Arc::new(prefix) })
 }
 
 fn classify(

@@ -6,9 +6,10 @@ use terrace_contract::headers;
 use terrace_contract::policy::{Access, KeyRule};
 use terrace_contract::reason::Reason;
 use terrace_contract::snapshot::Snapshot;
+use terrace_decide::bucket::part;
 use terrace_wire::error::Code;
 
-use super::rate::{Permit, part};
+use super::rate::Permit;
 use crate::app::App;
 use crate::refusal::Refusal;
 

@@ -10,6 +10,7 @@ use terrace_contract::names::OTHER;
 use terrace_contract::reason;
 use terrace_contract::report::Outcome;
 use terrace_decide::plan;
+use terrace_decide::track::Dispatch;
 use terrace_telemetry::traces;
 use terrace_wire::error::{Code, ErrorBody};
 use terrace_wire::{json, shape};
@@ -131,10 +132,9 @@ async fn admit(
     app.earn_retry();
     app.fleet.overflow().request(app.clock.now_us());
     let sensed = sense(app, &used, &head.headers, &tree, &caller, record)?;
-    let Sensed { classified, signals, budget, cache_domain } = sensed;
-    let started = record.started();
-    let job =
-        Job { id, call, request: tree, classified, signals, budget, cache_domain, in_use: used, started, via, span };
+    let Sensed { classified, signals, budget, cache_domain, prefix } = sensed;
+    let (request, in_use, started) = (tree, used, record.started());
+    let job = Job { id, call, request, classified, signals, budget, cache_domain, prefix, in_use, started, via, span };
     Ok((job, permit))
 }
 
@@ -187,7 +187,7 @@ fn sense(
     span.record("terrace.class", signals.class.as_str()).record("terrace.feature", signals.feature.as_str());
     span.record("terrace.reasons", reason::join(&signals.class_reasons))
         .record("terrace.tokens", i64::from(signals.prompt_tokens));
-    record.sensed(&signals.feature, signals.class, sensed.classified.forced(), sensed.budget.as_ref());
+    record.sensed(signals, sensed.classified.forced(), sensed.budget.as_ref());
     app.metrics.deciding.observe(begun.elapsed().as_secs_f64());
     Ok(sensed)
 }
@@ -205,9 +205,10 @@ async fn carry(app: &App, job: &Job, record: &mut Record) -> Result<Carried, Ref
     let (plan, first) = span.in_scope(|| {
         let now = app.clock.now_us();
         let (policy, draw) = (&job.in_use.snapshot.policy, app.draw());
-        let tokens = u64::from(job.signals.prompt_tokens);
+        let request = Dispatch::of(&job.signals, Arc::clone(&job.prefix), now);
         let spent = app.ledger.spent_today(now);
-        app.fleet.plan(&job.in_use, spent, tokens, now, |view| terrace_decide::decide(&job.signals, view, policy, draw))
+        app.fleet
+            .plan(&job.in_use, spent, request, now, |view| terrace_decide::decide(&job.signals, view, policy, draw))
     });
     explain(&span, job, &plan);
     drop(span);
@@ -284,7 +285,7 @@ fn answer(
     if let Answer::Whole { value } = &begun.answer {
         record.took(value);
     }
-    match whole(begun, prompt_tokens) {
+    match whole(begun, prompt_tokens, app.clock.now_us()) {
         Some((value, tokens)) => {
             let cost = record.answered(outcome, tokens);
             back.cost(cost);
@@ -298,7 +299,7 @@ fn answer(
 }
 
 /// A whole answer as the client gets it, and what it used.
-fn whole(begun: Begun, prompt_tokens: u64) -> Option<(Value, Tokens)> {
+fn whole(begun: Begun, prompt_tokens: u64, now_us: u64) -> Option<(Value, Tokens)> {
     let Begun { place, connection, names, answer, first_token_at, .. } = begun;
     let Answer::Whole { value } = answer else { return None };
     let counted = || {
@@ -308,7 +309,7 @@ fn whole(begun: Begun, prompt_tokens: u64) -> Option<(Value, Tokens)> {
     };
     let tokens = Tokens::read(value.get("usage")).unwrap_or_else(counted);
     let whole = names.whole(&value, tokens)?;
-    place.rest(0, tokens.input + tokens.output, micros(first_token_at.elapsed()));
+    place.rest(0, tokens.input + tokens.output, micros(first_token_at.elapsed()), now_us);
     connection.finished();
     Some((whole, tokens))
 }

@@ -159,7 +159,8 @@ impl Streaming {
             return self.broke("the stream ended without a reason to finish");
         };
         let tokens = self.used();
-        self.place.rest(tokens.output, tokens.input + tokens.output, micros(self.first_token_at.elapsed()));
+        let (us, now) = (micros(self.first_token_at.elapsed()), self.app.clock.now_us());
+        self.place.rest(tokens.output, tokens.input + tokens.output, us, now);
         let cost = self.record.answered(self.outcome, tokens);
         last["terrace"] = json!({"costMicros": cost});
         self.ready.push_back(sse::json_event(&last));

@@ -12,8 +12,8 @@ use terrace_contract::trust::{Boundary, Class};
 use terrace_decide::complexity::Verdict;
 use terrace_decide::view::Report;
 use terrace_decide::{
-    BreakerState, Deadline, DeviceView, EndpointView, FleetView, ModelChoice, OverflowWindow, Rates, Serving, Signals,
-    TierView,
+    BreakerState, Deadline, DeviceFacts, DeviceView, EndpointView, FleetView, ModelChoice, OverflowWindow, Rates,
+    Serving, Signals, TierView,
 };
 
 pub fn policy() -> Policy {
@@ -95,18 +95,24 @@ pub fn load(running: u32, queued: u32) -> Load {
 
 pub fn device(name: &str, running: u32, queued: u32) -> DeviceView {
     DeviceView {
-        pod_uid: format!("uid-{name}").into(),
-        node: format!("node-{name}").into(),
-        domain: "".into(),
+        facts: Arc::new(DeviceFacts {
+            pod_uid: format!("uid-{name}").into(),
+            node: format!("node-{name}").into(),
+            domain: "".into(),
+        }),
         ready: true,
         report: Some(Report { load: load(running, queued), age_us: 100_000 }),
         own_in_flight: 0,
         own_since_report: 0,
         own_prompt_tokens_since_report: 0,
+        own_slack_us: None,
         cached_tokens: 0,
         rtt_us: Some(500),
         breaker: BreakerState::Closed,
         correction: 1.0,
+        pace: 1.0,
+        tail_correction: 1.0,
+        tail_pace: 1.0,
     }
 }
 
@@ -140,6 +146,7 @@ pub fn signals() -> Signals {
     Signals {
         prompt_tokens: 30,
         expected_output_tokens: 64,
+        likely_output_tokens: 64,
         max_output_tokens: None,
         class: Class::Public,
         class_reasons: Vec::new(),

@@ -3,7 +3,7 @@
 //! Time to the first token is fitted as a line over the prompt's length (exponentially weighted least squares): the
 //! slope is one over the prefill rate, what it starts at is round trip and queue together.
 
-use terrace_decide::Rates;
+use crate::view::Rates;
 
 /// How much everything known before weighs against a new answer.
 const MEMORY: f64 = 0.95;

@@ -1,0 +1,125 @@
+//! What is simulated, read from files: manifests with one Simulation, and a trace.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use kube::ResourceExt as _;
+use serde::Deserialize as _;
+use serde_json::Value;
+use terrace_simulate::World;
+use terrace_simulate::fleet::{API_VERSION, FleetFile, KIND};
+use terrace_simulate::trace::{self, Arrival};
+
+use crate::up::manifests;
+
+/// The world that manifests and their Simulation describe.
+///
+/// # Errors
+/// Something is refused or missing, with what to write instead.
+pub fn world(files: &[PathBuf], policy: Option<&str>) -> Result<World> {
+    let manifests = manifests::read(files)?;
+    manifests.check()?;
+    let mut policies: Vec<_> = manifests.policies().map(|(_, object)| object).collect();
+    if let Some(name) = policy {
+        policies.retain(|object| object.name_any() == name);
+    }
+    let [object] = policies.as_slice() else {
+        let names: Vec<String> = manifests.policies().map(|(_, object)| object.name_any()).collect();
+        bail!("choose one policy with --policy: there are {}", names.join(", "));
+    };
+    let snapshot = manifests.compile(object, "simulation", 0)?;
+    let file = simulation(manifests.others())?;
+    file.world(&snapshot).map_err(|wrong| anyhow::anyhow!("{KIND}: spec.{wrong}"))
+}
+
+fn simulation(documents: &[Value]) -> Result<FleetFile> {
+    let text = |document: &Value, name: &str| document.get(name).and_then(Value::as_str).map(str::to_owned);
+    let found: Vec<&Value> = documents.iter().filter(|d| text(d, "kind").as_deref() == Some(KIND)).collect();
+    let [document] = found.as_slice() else {
+        bail!(
+            "the fleet needs one document of kind {KIND} (apiVersion: {API_VERSION}) that says how fast it is; there are {}: see docs/simulate.md",
+            found.len()
+        );
+    };
+    if text(document, "apiVersion").as_deref() != Some(API_VERSION) {
+        bail!("{KIND}: apiVersion: write {API_VERSION}");
+    }
+    let spec = document.get("spec").with_context(|| format!("{KIND}: spec is missing"))?;
+    FleetFile::deserialize(spec).with_context(|| format!("{KIND}: spec"))
+}
+
+/// The requests of a trace that a part of it has, the first at 0.
+///
+/// # Errors
+/// The file cannot be read, is no trace, or the part holds nothing.
+pub fn trace(file: &Path, part: Range<u32>) -> Result<Vec<Arrival>> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let arrivals = trace::read(&text).with_context(|| file.display().to_string())?;
+    let part = trace::part(arrivals, part);
+    if part.is_empty() {
+        bail!("{}: this part of it holds no request", file.display());
+    }
+    Ok(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use terrace_simulate::world::Places;
+
+    fn example() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/simulate")
+    }
+
+    #[test]
+    fn the_example_is_a_fleet_of_32_devices_and_an_endpoint() {
+        let world = world(&[example()], None).unwrap();
+        let [near, far] = world.rungs.as_slice() else { panic!("two rungs") };
+        let (Places::Devices(devices), Places::Endpoint(endpoint)) = (&near.places, &far.places) else {
+            panic!("a fleet and an endpoint")
+        };
+        assert_eq!(devices.len(), 32);
+        assert_eq!((&*devices[5].node, devices[5].slots, devices[5].rtt_us), ("mini-0", 4, 2_000));
+        assert!((devices[0].step_base_us + devices[0].step_per_sequence_us - 1e6 / 6.0).abs() < 1e-6);
+        assert_eq!(endpoint.rtt_us, 60_000);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named_by_its_place() {
+        let text = std::fs::read_to_string(example().join("fleet.yaml")).unwrap();
+        let folder = std::env::temp_dir().join(format!("terrace-simulate-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let error = |from: &str, to: &str| {
+            let changed = text.replace(from, to);
+            assert_ne!(changed, text, "{from}");
+            std::fs::write(folder.join("fleet.yaml"), changed).unwrap();
+            format!("{:#}", world(std::slice::from_ref(&folder), None).unwrap_err())
+        };
+        let cases = [
+            (
+                "name: cloud\n      endpoint",
+                "name: sky\n      endpoint",
+                "spec.tiers[1].name: sky is no tier of the policy",
+            ),
+            ("rttMs: 60", "rttMs: -1", "spec.tiers[1].endpoint.rttMs"),
+            (
+                "count: 5, prefillTokensPerSecond: 72",
+                "count: 5, prefillTokensPerSecond: 0",
+                "devices[0].prefillTokensPerSecond",
+            ),
+            ("queueMs: 200", "queueMillis: 200", "unknown field `queueMillis`"),
+            ("kind: Simulation", "kind: Simulations", "one document of kind Simulation"),
+            (
+                "routers: 1",
+                "faults: [{tier: edge, device: card-x, what: Down, fromSeconds: 1, untilSeconds: 2}]",
+                "faults[0].device",
+            ),
+        ];
+        for (from, to, expected) in cases {
+            let said = error(from, to);
+            assert!(said.contains(expected), "{from}: {said}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,6 @@
+//! Outcomes for people: a table, and a picture.
+
+pub mod svg;
+mod table;
+
+pub use table::table;

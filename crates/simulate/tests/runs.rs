@@ -1,0 +1,128 @@
+//! What must hold of every run, whatever the strategy.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
+mod common;
+
+use common::{by, device, of_class, share, trace, world};
+use terrace_contract::trust::Class;
+use terrace_decide::select::Selection;
+use terrace_simulate::world::{Fault, FaultKind, Places};
+use terrace_simulate::{Options, run};
+
+#[test]
+fn every_request_ends_once_and_every_count_is_taken_back() {
+    let trace = trace(1_500, 3.0);
+    for selection in Selection::ALL {
+        for routers in [1, 3] {
+            let mut world = world();
+            world.routers = routers;
+            let outcome = by(&world, &trace, selection);
+            assert_eq!(outcome.left_in_flight, 0, "{selection:?}");
+            let answered: f64 = outcome.share_by_tier.iter().map(|(_, share)| share).sum();
+            assert!(answered > 95.0, "{selection:?}: {outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn a_seed_repeats_and_another_differs() {
+    let (trace, world) = (trace(400, 3.0), world());
+    let of = |seed: u64| run(&world, &trace, &Options { selection: Selection::BestFit, load: 1.0, seed });
+    assert_eq!(of(1), of(1));
+    assert_ne!(of(1).total_ms, of(2).total_ms);
+}
+
+#[test]
+fn more_load_overflows_more_and_without_load_nothing_does() {
+    let (trace, world) = (trace(1_000, 1.0), world());
+    let of =
+        |load: f64| run(&world, &trace, &Options { selection: Selection::ShortestExpectedCompletion, load, seed: 1 });
+    let (calm, busy) = (of(0.2), of(6.0));
+    assert!(calm.overflow_percent < 1.0, "{calm:?}");
+    assert!(busy.overflow_percent > 20.0, "{busy:?}");
+    assert!(busy.cost > calm.cost);
+}
+
+#[test]
+fn what_may_not_leave_is_sent_nowhere_else_even_when_everything_fails() {
+    let mut world = of_class(world(), Class::Confidential);
+    let down = |device, from_us, until_us| Fault { rung: 0, device, kind: FaultKind::Down, from_us, until_us };
+    world.faults = vec![down(None, 50_000_000, 100_000_000), down(Some(0), 150_000_000, 300_000_000)];
+    for selection in Selection::ALL {
+        let outcome = by(&world, &trace(1_000, 4.0), selection);
+        assert_eq!(share(&outcome.sent_by_tier, "cloud"), 0.0, "{selection:?}");
+        assert!(outcome.refused_percent > 1.0, "{outcome:?}");
+        assert_eq!(outcome.left_in_flight, 0);
+    }
+    let public = by(&of_class(world, Class::Public), &trace(1_000, 4.0), Selection::BestFit);
+    assert!(share(&public.sent_by_tier, "cloud") > 10.0, "the positive control: {public:?}");
+}
+
+#[test]
+fn a_device_that_dies_costs_its_own_answers_and_no_more() {
+    let mut world = world();
+    world.faults =
+        vec![Fault { rung: 0, device: Some(0), kind: FaultKind::Down, from_us: 100_000_000, until_us: 250_000_000 }];
+    let outcome = by(&world, &trace(600, 1.5), Selection::ShortestExpectedCompletion);
+    assert!(outcome.broken_percent < 1.0, "{outcome:?}");
+    assert!(outcome.refused_percent < 1.0, "{outcome:?}");
+}
+
+#[test]
+fn silent_devices_are_left_after_a_while_and_taken_back() {
+    let mut world = world();
+    world.faults =
+        vec![Fault { rung: 0, device: None, kind: FaultKind::Silent, from_us: 100_000_000, until_us: 200_000_000 }];
+    let outcome = by(&world, &trace(900, 1.5), Selection::ShortestExpectedCompletion);
+    let near = share(&outcome.share_by_tier, "edge");
+    assert!(near > 50.0, "{outcome:?}");
+    assert!(outcome.late_percent < 5.0, "{outcome:?}");
+}
+
+#[test]
+fn a_cold_device_neither_starves_nor_drowns() {
+    // All begin cold; the slow ones must be tried without taking what the fast ones do better.
+    let mut world = world();
+    let Places::Devices(devices) = &mut world.rungs[0].places else { panic!() };
+    *devices = (0..12).map(|i| device(&format!("d-{i}"), 40.0)).collect();
+    for selection in [Selection::ShortestExpectedCompletion, Selection::BestFit] {
+        let outcome = by(&world, &trace(1_500, 3.0), selection);
+        let answers = &outcome.answers_by_device[0].1;
+        let (least, most) = (answers.iter().min().unwrap(), answers.iter().max().unwrap());
+        assert!(*least >= 1, "{selection:?}: one was never tried: {answers:?}");
+        if selection == Selection::ShortestExpectedCompletion {
+            assert!(*most < 4 * *least, "{selection:?}: {answers:?}");
+        }
+        assert!(outcome.late_percent < 2.0, "{outcome:?}");
+    }
+}
+
+#[test]
+fn prompts_that_begin_alike_find_each_other_on_a_device() {
+    let mut world = world();
+    let Places::Devices(devices) = &mut world.rungs[0].places else { panic!() };
+    devices.iter_mut().for_each(|d| d.prefix_cache_tokens = 4_096);
+    let trace = trace(800, 1.0);
+    let ours = by(&world, &trace, Selection::ShortestExpectedCompletion);
+    let blind = by(&world, &trace, Selection::LeastRequests);
+    assert!(ours.cached_percent > 1.15 * blind.cached_percent, "{} {}", ours.cached_percent, blind.cached_percent);
+}
+
+#[test]
+fn forecasts_are_honest() {
+    let outcome = by(&world(), &trace(2_000, 2.0), Selection::ShortestExpectedCompletion);
+    assert!((70.0..95.0).contains(&outcome.honest_first_token_percent), "{outcome:?}");
+}
+
+#[test]
+fn old_reports_are_made_good_by_counting_own_dispatches() {
+    let trace = trace(1_500, 4.0);
+    let of = |own_dispatches: bool| {
+        let mut world = world();
+        (world.reports_every_us, world.own_dispatches) = (1_500_000, own_dispatches);
+        by(&world, &trace, Selection::BestFit)
+    };
+    let (with, without) = (of(true), of(false));
+    let bad = |o: &terrace_simulate::Outcome| o.overflow_percent + o.late_percent;
+    assert!(bad(&with) < bad(&without), "{with:?}\n{without:?}");
+}
