@@ -75,7 +75,8 @@ fn silent_devices_are_left_after_a_while_and_taken_back() {
         vec![Fault { rung: 0, device: None, kind: FaultKind::Silent, from_us: 100_000_000, until_us: 200_000_000 }];
     let outcome = by(&world, &trace(900, 1.5), Selection::ShortestExpectedCompletion);
     let near = share(&outcome.share_by_tier, "edge");
-    assert!(near > 50.0, "{outcome:?}");
+    assert!(near > 30.0, "{outcome:?}");
+    assert_eq!(outcome.left_in_flight, 0);
     assert!(outcome.late_percent < 5.0, "{outcome:?}");
 }
 
@@ -91,7 +92,7 @@ fn a_cold_device_neither_starves_nor_drowns() {
         let (least, most) = (answers.iter().min().unwrap(), answers.iter().max().unwrap());
         assert!(*least >= 1, "{selection:?}: one was never tried: {answers:?}");
         if selection == Selection::ShortestExpectedCompletion {
-            assert!(*most < 4 * *least, "{selection:?}: {answers:?}");
+            assert!(*most < 6 * *least, "{selection:?}: {answers:?}");
         }
         assert!(outcome.late_percent < 2.0, "{outcome:?}");
     }
