@@ -226,7 +226,8 @@ async fn many_inputs_go_in_few_steps_and_only_a_router_learns_what_they_took() {
 
 #[tokio::test]
 async fn deadlines_are_kept_and_a_client_that_goes_away_frees_the_engine() {
-    let agent = small(&["--max-sequences", "2"]).await;
+    // So many at once that whichever ends, others are seen to run.
+    let agent = small(&["--max-sequences", "4"]).await;
     let router = agent.caller(&Identity::policy("c-1", "shop", "chat"));
     let corpus: Vec<Vec<u32>> = (0..1100).map(|i| tokens(i, 250)).collect();
     let body = asked(&json!(corpus), json!({}));
