@@ -50,7 +50,7 @@ fi
 read -r p f s < <(cat $logs/*.log | scripts/count.sh)
 if [ $((f + failed)) != 0 ]; then # once more, where the end of a long log is all that is kept
   echo; echo "=== what failed"
-  grep -hE -A2 '^(test .* FAILED|failed: |FAILED: |error[[:]|thread .* panicked)' $logs/*.log | cut -c1-400 | tail -60
+  grep -hE -A2 '^(test .* FAILED|failed: |FAILED: |error[:[]|thread .* panicked)' $logs/*.log | cut -c1-400 | tail -60
 fi
 echo; echo "all of it took $((SECONDS - start)) s"
 echo "$p passed, $((f + failed)) failed, $((s + skipped)) skipped"

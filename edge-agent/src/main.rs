@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use terrace_agent::{Failure, args::Args, run};
-use terrace_telemetry::Options;
+use terrace_telemetry::{Options, shutdown};
 
 fn main() -> ExitCode {
     terrace_identity::install_crypto_provider();
@@ -14,11 +14,8 @@ fn main() -> ExitCode {
         Ok(guard) => guard,
         Err(error) => return end(Failure::configuration(error), &termination_log, |m| eprintln!("error: {m}")),
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let result = match runtime {
-        Ok(runtime) => runtime.block_on(run(args)),
-        Err(error) => Err(Failure::configuration(format!("no threads for the server: {error}"))),
-    };
+    let result = shutdown::block_on(run(args))
+        .unwrap_or_else(|error| Err(Failure::configuration(format!("no threads for the server: {error}"))));
     let code = match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => end(failure, &termination_log, |m| tracing::error!("{m}")),

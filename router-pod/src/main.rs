@@ -10,7 +10,7 @@ use terrace_telemetry::{Options, shutdown};
 fn main() -> ExitCode {
     terrace_identity::install_crypto_provider();
     let args = Args::parse();
-    match serve(args) {
+    match shutdown::block_on(serve(args)).map_err(Into::into).flatten() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("terrace-router: {error:#}");
@@ -19,7 +19,6 @@ fn main() -> ExitCode {
     }
 }
 
-#[tokio::main]
 async fn serve(args: Args) -> anyhow::Result<()> {
     if args.end_with_parent {
         shutdown::end_with_parent()?;

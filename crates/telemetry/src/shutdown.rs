@@ -1,7 +1,24 @@
 //! Ending in order: the first SIGTERM or SIGINT asks, the second does not ask.
 
+use std::time::Duration;
+
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+
+/// How long threads are waited for that still do something when all is done. Looking up a name may hold one for a
+/// minute while DNS does not answer, and nobody wants to know any more.
+const LAST: Duration = Duration::from_millis(500);
+
+/// Does the work of a whole process, on as many threads as there are cores, and ends soon after it.
+///
+/// # Errors
+/// When the system gives no threads.
+pub fn block_on<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let result = runtime.block_on(work);
+    runtime.shutdown_timeout(LAST);
+    Ok(result)
+}
 
 /// A token that is cancelled by the first SIGTERM or SIGINT. A second signal ends the process at once.
 ///
@@ -37,5 +54,31 @@ pub fn end_with_parent() -> std::io::Result<()> {
     match rustix::process::getppid() {
         Some(parent) if parent != rustix::process::Pid::INIT => Ok(()),
         _ => Err(std::io::Error::other("the parent has ended already")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_that_waits_for_nothing_does_not_hold_up_the_end() {
+        let (hold, held) = mpsc::channel::<()>();
+        let begun = Instant::now();
+        let (started, starts) = tokio::sync::oneshot::channel();
+        let work = async {
+            tokio::task::spawn_blocking(move || {
+                let _ = started.send(());
+                held.recv_timeout(Duration::from_secs(60))
+            });
+            starts.await.unwrap();
+            7
+        };
+        assert_eq!(block_on(work).unwrap(), 7);
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+        drop(hold);
     }
 }

@@ -31,8 +31,13 @@ pub async fn run(fleet: Arc<Fleet>, shutdown: CancellationToken) {
             if backend.service.is_empty() || (named && !fleet.is_lost(&tier.uid)) {
                 continue;
             }
+            // It may take a minute while DNS does not answer.
+            let found = tokio::select! {
+                () = shutdown.cancelled() => return,
+                found = tokio::net::lookup_host((backend.service.as_str(), backend.port)) => found,
+            };
             // A name that does not resolve now keeps the devices that it gave before.
-            if let Ok(addresses) = tokio::net::lookup_host((backend.service.as_str(), backend.port)).await {
+            if let Ok(addresses) = found {
                 let mut devices: Vec<Device> =
                     addresses.map(|a| provisional(tier, backend, a.ip().to_string())).collect();
                 devices.sort_by(|a, b| a.address.cmp(&b.address));
