@@ -121,7 +121,7 @@ async fn an_answer_says_what_it_took() {
     // Four at once share their steps.
     let several = (0..4).map(|seed| {
         let (router, body) = (&router, with(long.clone(), json!({"seed": seed, "max_tokens": 100})));
-        async move { beside(&asked(&router, &headers, &body).await).cost.unwrap() }
+        async move { beside(&asked(router, &headers, &body).await).cost.unwrap() }
     });
     let costs = futures::future::join_all(several).await;
     assert!(costs.iter().any(|cost| cost.batch > 1.5), "{costs:?}");

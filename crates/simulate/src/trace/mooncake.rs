@@ -23,7 +23,7 @@ pub fn read(text: &str) -> Result<Vec<Arrival>, TraceError> {
         .map(|(index, line)| {
             let problem = |problem: String| TraceError::Line { line: index + 1, problem };
             let line: Line = serde_json::from_str(line).map_err(|e| problem(e.to_string()))?;
-            if !(line.timestamp >= 0.0) {
+            if line.timestamp.is_nan() || line.timestamp < 0.0 {
                 return Err(problem("timestamp is negative".to_owned()));
             }
             Ok(Arrival {
