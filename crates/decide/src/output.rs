@@ -1,8 +1,8 @@
 //! How long an answer will be, learned as answers come: by feature, and within a feature by the prompt's length.
 //!
 //! Templates make prompts of alike length ask for alike answers: a summary of four pages is short, a letter from one
-//! paragraph is not. On a public trace of a chat service, eighths of an octave of prompt length explain three
-//! quarters of the variance of answer length, one mean for all a tenth (docs/benchmarks.md).
+//! paragraph is not. In Azure's trace of conversations (2023, 19,366 requests) eighths of an octave of prompt length
+//! explain 0.75 of the variance of answer length.
 //!
 //! Prompts are sorted into bands of an eighth of an octave. Each band keeps its most recent answers; one that has seen
 //! few borrows from all of them.

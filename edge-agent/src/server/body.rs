@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use http::{HeaderMap, header};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
@@ -22,6 +22,11 @@ const ARRIVAL: Duration = Duration::from_secs(30);
 pub(super) async fn read(headers: &HeaderMap, body: Body) -> Result<Value, ApiError> {
     if headers.get(header::CONTENT_ENCODING).is_some_and(|v| v != "identity") {
         return Err(ApiError::new(Code::UnsupportedMediaType, "send the body without a content encoding"));
+    }
+    // Who asks whether to send it, or has more than would be thrown away, is told at once.
+    let declared = body.size_hint().lower();
+    if declared > PATIENCE as u64 || (declared > LIMIT as u64 && headers.contains_key(header::EXPECT)) {
+        return Err(too_large());
     }
     let bytes = tokio::time::timeout(ARRIVAL, collect(body)).await.map_err(|_| {
         ApiError::new(Code::InvalidRequest, format!("the body did not arrive within {} s", ARRIVAL.as_secs()))
@@ -44,8 +49,12 @@ async fn collect(mut body: Body) -> Result<Vec<u8>, ApiError> {
         }
     }
     if seen > LIMIT {
-        let message = format!("the body is larger than {LIMIT} bytes, which is more than any context here holds");
-        return Err(ApiError::new(Code::RequestTooLarge, message));
+        return Err(too_large());
     }
     Ok(bytes)
+}
+
+fn too_large() -> ApiError {
+    let message = format!("the body is larger than {LIMIT} bytes, which is more than any context here holds");
+    ApiError::new(Code::RequestTooLarge, message)
 }

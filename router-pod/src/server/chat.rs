@@ -124,7 +124,7 @@ async fn admit(
     let via = admit::via(&used.snapshot, &head.headers)?;
     let permit = admit::place(app, &used.snapshot)?;
     admit::body(&head.headers)?;
-    let tree = parse(&used, body, call).await?;
+    let tree = parse(&used, &head.headers, body, call).await?;
     let model = model(&used, &caller, &tree)?;
     traces::rename(&span, format!("{} {model}", call.operation()));
     span.record("gen_ai.request.model", model.as_str());
@@ -139,8 +139,9 @@ async fn admit(
 }
 
 /// Reads and parses the body, once.
-async fn parse(used: &InUse, body: Body, call: Call) -> Result<Value, Refusal> {
-    let bytes = read::all(body, used.snapshot.policy.limits.request_bytes).await?;
+async fn parse(used: &InUse, headers: &HeaderMap, body: Body, call: Call) -> Result<Value, Refusal> {
+    let asks = headers.contains_key(http::header::EXPECT);
+    let bytes = read::all(body, used.snapshot.policy.limits.request_bytes, asks).await?;
     let tree = json::parse(&bytes)
         .map_err(|malformed| Refusal::new(Code::InvalidRequest, format!("the body cannot be read: {malformed}")))?;
     let checked = match call {

@@ -70,6 +70,14 @@ async fn sizes_encodings_paths_and_methods() {
     // A client that is still sending is heard out: it sees the answer, not a broken connection.
     let huge = client::post_bytes(world.listen, CHAT, &[], vec![b'x'; 10 << 20]).await;
     is(&huge, 413, "request_too_large");
+    for head in ["content-length: 999999999999\r\n", "content-length: 3000\r\nexpect: 100-continue\r\n"] {
+        let reply = client::raw(
+            world.listen,
+            &format!("POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n{head}\r\n"),
+        )
+        .await;
+        assert!(reply.starts_with("HTTP/1.1 413"), "{head}: {reply}");
+    }
     let reply = post(world.listen, CHAT, &[("content-encoding", "gzip")], &question("hi")).await;
     is(&reply, 415, "unsupported_media_type");
     let reply = post(world.listen, CHAT, &[("content-type", "text/plain")], &question("hi")).await;

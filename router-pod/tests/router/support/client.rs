@@ -1,6 +1,7 @@
 //! A plain HTTP/1.1 client.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
@@ -10,6 +11,7 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use terrace_wire::sse::{Decoder, Event};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 /// A whole answer.
@@ -51,6 +53,21 @@ fn request(method: &str, path: &str, headers: &[(&str, &str)], body: Vec<u8>) ->
         builder = builder.header(*name, *value);
     }
     builder.body(Full::new(Bytes::from(body))).unwrap()
+}
+
+/// Sends these very bytes, and what comes back until the head of the answer is whole.
+pub async fn raw(to: SocketAddr, bytes: &str) -> String {
+    let mut stream = TcpStream::connect(to).await.unwrap();
+    stream.write_all(bytes.as_bytes()).await.unwrap();
+    let (mut got, mut part) = (Vec::new(), [0; 1024]);
+    while !got.windows(4).any(|w| w == b"\r\n\r\n") {
+        let n = tokio::time::timeout(Duration::from_secs(4), stream.read(&mut part)).await.expect("an answer").unwrap();
+        if n == 0 {
+            break;
+        }
+        got.extend_from_slice(&part[..n]);
+    }
+    String::from_utf8_lossy(&got).into_owned()
 }
 
 /// POSTs bytes.
