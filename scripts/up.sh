@@ -4,4 +4,4 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/model.sh smollm2 > /dev/null
 cargo build --release --quiet --workspace --bin terrace --bin terrace-router --bin terrace-agent
-exec target/release/terrace up -f examples/quickstart --ask "${ASK:-What is the capital of France?}"
+exec target/release/terrace up -f examples/quickstart --ask "${ASK:-Why is the sky blue?}"
