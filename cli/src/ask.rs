@@ -104,7 +104,7 @@ pub async fn run(ask: Ask) -> Result<()> {
     println!("time      first token {} ms, whole answer {} ms", first.as_millis(), begin.elapsed().as_millis());
     if let Some(id) = header(&heads, "traceparent").and_then(|v| v.split('-').nth(1).map(str::to_owned)) {
         println!("trace     {id}");
-        print!("{}", hops(&ask, running.map(|s| s.traces), &id).await);
+        print!("{}", hops(&ask, running.map(|s| s.traces).filter(|t| !t.as_os_str().is_empty()), &id).await);
     }
     match answer.error {
         Some(message) => bail!("the answer broke off: {message}"),

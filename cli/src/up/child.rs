@@ -11,6 +11,9 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
+/// The variable that names a collector, see `terrace_telemetry::Options::from_env`.
+const OTLP: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+
 /// A started program.
 #[derive(Debug)]
 pub struct Running {
@@ -19,6 +22,25 @@ pub struct Running {
     child: Child,
     port_file: PathBuf,
     log: PathBuf,
+}
+
+/// Where the programs' spans go.
+#[derive(Debug, Clone)]
+pub enum Traces {
+    /// A file each, in this folder.
+    Files(PathBuf),
+    /// A collector at this base address.
+    Collector(String),
+}
+
+impl Traces {
+    /// Folder of the files; empty when they go to a collector.
+    pub fn files(&self) -> &Path {
+        match self {
+            Traces::Files(folder) => folder,
+            Traces::Collector(_) => Path::new(""),
+        }
+    }
 }
 
 /// Addresses that a program has bound, as it wrote them to its port file.
@@ -42,8 +64,8 @@ fn beside(program: &str) -> Result<PathBuf> {
 }
 
 impl Running {
-    /// Starts `program` from the folder of this one. Its log goes to `<folder>/<name>.log`; its spans to `<traces>/<name>.jsonl`
-    /// unless a collector is set in the environment.
+    /// Starts `program` from the folder of this one. Its log goes to `<folder>/<name>.log`; its spans to a collector, or
+    /// to `<name>.jsonl`.
     ///
     /// # Errors
     /// The program is not beside this one, or cannot be started.
@@ -51,7 +73,7 @@ impl Running {
         program: &str,
         name: &str,
         folder: &Path,
-        traces: Option<&Path>,
+        traces: &Traces,
         arguments: &[String],
     ) -> Result<Running> {
         let port_file = folder.join(format!("{name}.ports"));
@@ -71,9 +93,12 @@ impl Running {
             .stdout(Stdio::null())
             .stderr(file)
             .kill_on_drop(true);
-        if let Some(traces) = traces {
-            command.env("TERRACE_TRACE_FILE", traces.join(format!("{name}.jsonl")));
-        }
+        match traces {
+            Traces::Files(folder) => {
+                command.env_remove(OTLP).env("TERRACE_TRACE_FILE", folder.join(format!("{name}.jsonl")))
+            }
+            Traces::Collector(url) => command.env(OTLP, url),
+        };
         // A terminal sends Ctrl-C to the whole group; the children end when this program tells them to, in order.
         command.process_group(0);
         let child = command.spawn().with_context(|| format!("cannot start {program}"))?;

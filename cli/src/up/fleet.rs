@@ -15,7 +15,7 @@ use terrace_identity::signing::SnapshotKey;
 use terrace_identity::spiffe::Identity;
 use terrace_telemetry::time::now_us;
 
-use super::child::Running;
+use super::child::{Running, Traces};
 use super::folder::{Folder, write};
 use super::manifests::{Manifests, Placed};
 use super::models;
@@ -39,7 +39,7 @@ impl Fleet {
         &mut self,
         manifests: &Manifests,
         folder: &Folder,
-        traces: Option<&Path>,
+        traces: &Traces,
         models: &Path,
         listen: SocketAddr,
         limit: Duration,
@@ -85,7 +85,7 @@ impl Fleet {
         &mut self,
         manifests: &Manifests,
         folder: &Folder,
-        traces: Option<&Path>,
+        traces: &Traces,
         models: &Path,
         authority: &Authority,
         key: &SnapshotKey,

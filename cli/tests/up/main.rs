@@ -1,0 +1,4 @@
+//! `terrace up` as a program.
+
+mod support;
+mod traces;
