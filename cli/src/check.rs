@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 
+use crate::out;
 use crate::up::manifests;
 
 /// Options of `terrace check`.
@@ -19,12 +20,10 @@ pub struct Check {
 ///
 /// # Errors
 /// Everything that would be refused, with file, document, object, path and what to write instead.
-#[expect(clippy::print_stdout, reason = "the command's output")]
 pub fn run(check: &Check) -> Result<()> {
     let manifests = manifests::read(&check.files)?;
     for line in manifests.check()? {
-        println!("{line}");
+        out::line(line)?;
     }
-    println!("the manifests hold");
-    Ok(())
+    out::line("the manifests hold")
 }

@@ -4,6 +4,7 @@ mod ask;
 mod check;
 mod crds;
 mod http;
+mod out;
 pub mod simulate;
 mod trace;
 mod up;
@@ -47,8 +48,9 @@ pub async fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.downcast_ref::<out::Closed>().is_some() => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("terrace: {error:#}");
+            out::note(format_args!("terrace: {error:#}"));
             ExitCode::FAILURE
         }
     }

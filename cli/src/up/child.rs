@@ -69,13 +69,7 @@ impl Running {
     ///
     /// # Errors
     /// The program is not beside this one, or cannot be started.
-    pub fn start(
-        program: &str,
-        name: &str,
-        folder: &Path,
-        traces: &Traces,
-        arguments: &[String],
-    ) -> Result<Running> {
+    pub fn start(program: &str, name: &str, folder: &Path, traces: &Traces, arguments: &[String]) -> Result<Running> {
         let port_file = folder.join(format!("{name}.ports"));
         let log = folder.join(format!("{name}.log"));
         let _ = std::fs::remove_file(&port_file);

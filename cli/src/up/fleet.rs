@@ -19,6 +19,7 @@ use super::child::{Running, Traces};
 use super::folder::{Folder, write};
 use super::manifests::{Manifests, Placed};
 use super::models;
+use crate::out;
 
 /// UID that stands for the cluster in identities.
 const CLUSTER: &str = "terrace-up";
@@ -102,7 +103,7 @@ impl Fleet {
             )?;
             for index in 0..agents_of(spec) {
                 let name = format!("{}-{index}", tier.name);
-                eprintln!("tier {}: starting agent {name} with {}", tier.name, spec.model.name);
+                out::note(format_args!("tier {}: starting agent {name} with {}", tier.name, spec.model.name));
                 let arguments = [
                     models::flags(&tier.name, spec, models)?,
                     terrace_crds::agent::engine_flags(spec),

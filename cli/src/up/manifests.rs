@@ -16,6 +16,7 @@ use terrace_crds::{LatencyBudget, RoutingPolicy, Tier, compile, inactive_fields}
 
 use super::fleet::SecretFolders;
 use super::folder::{Folder, write};
+use crate::out;
 
 type Key = (String, String);
 
@@ -254,10 +255,10 @@ impl Manifests {
                 let (Some(source), Some(file)) = (source, file) else { continue };
                 let Some(value) = self.value(tier, &source.secret_ref) else {
                     let SecretKeyRef { name, key } = &source.secret_ref;
-                    eprintln!(
+                    out::note(format_args!(
                         "tier {}: entry {key} of Secret {name} is not in the manifests; the tier is not used without it",
                         tier.name_any()
-                    );
+                    ));
                     continue;
                 };
                 let at = folders.credentials.join(tier.uid().unwrap_or_default());

@@ -22,6 +22,7 @@ use self::child::Traces;
 use self::fleet::Fleet;
 use self::folder::Folder;
 use self::state::State;
+use crate::out;
 
 /// Options of `terrace up`.
 #[derive(Debug, Clone, Args)]
@@ -71,7 +72,7 @@ pub async fn run(up: Up) -> Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for signals")?;
     let manifests = manifests::read(&up.files)?;
     for line in manifests.check()? {
-        eprintln!("{line}");
+        out::note(line);
     }
     free(up.listen)?;
     let folder = Folder::new(up.keep)?;
@@ -87,7 +88,7 @@ pub async fn run(up: Up) -> Result<()> {
     };
     fleet.stop().await;
     if up.keep {
-        eprintln!("kept: {}", folder.path().display());
+        out::note(format_args!("kept: {}", folder.path().display()));
     }
     outcome
 }
@@ -103,7 +104,7 @@ async fn serve(
     let models = up.models.clone().unwrap_or_else(|| state::cache_folder().join("models"));
     let urls = fleet.start(&manifests, folder, &traces, &models, up.listen, limit).await?;
     for (policy, url) in &urls {
-        eprintln!("policy {policy}: OpenAI base URL {url}/v1, model `auto`");
+        out::note(format_args!("policy {policy}: OpenAI base URL {url}/v1, model `auto`"));
     }
     let Some((_, url)) = urls.first() else { bail!("no policy was started") };
     let state = State { pid: std::process::id(), url: url.clone(), traces: traces.files().to_owned() };
@@ -115,7 +116,7 @@ async fn serve(
     let outcome = match &up.ask {
         Some(prompt) => crate::ask::run(crate::ask::Ask::plain(prompt, url)).await,
         None => {
-            eprintln!("ask in another terminal: terrace ask \"Why is the sky blue?\"   (Ctrl-C ends everything)");
+            out::note("ask in another terminal: terrace ask \"Why is the sky blue?\"   (Ctrl-C ends everything)");
             Err(anyhow::anyhow!(fleet.first_end().await))
         }
     };
