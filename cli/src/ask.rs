@@ -20,7 +20,7 @@ use crate::{http as client, out, trace};
 pub struct Ask {
     /// The question.
     pub prompt: String,
-    /// Base URL of the router, with or without /v1 [default: the running `terrace up`]
+    /// Base URL of the router, with or without /v1 [default: the running `terrace up`, the latest of several]
     #[arg(long, env = "TERRACE_URL")]
     pub url: Option<String>,
     /// Model name; `auto` leaves the choice to the policy.

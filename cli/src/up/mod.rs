@@ -107,7 +107,8 @@ async fn serve(
         out::note(format_args!("policy {policy}: OpenAI base URL {url}/v1, model `auto`"));
     }
     let Some((_, url)) = urls.first() else { bail!("no policy was started") };
-    let state = State { pid: std::process::id(), url: url.clone(), traces: traces.files().to_owned() };
+    let (pid, since_us) = (std::process::id(), terrace_telemetry::time::now_us());
+    let state = State { pid, since_us, url: url.clone(), traces: traces.files().to_owned() };
     let published = state.publish()?;
     if let Some(file) = &up.port_file {
         let listen = serde_json::json!({"listen": url.trim_start_matches("http://")});
