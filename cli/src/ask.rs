@@ -1,6 +1,5 @@
 //! `terrace ask`: one question through a router; then the tier, the device, the reasons, the cost and the hops.
 
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -14,14 +13,14 @@ use terrace_contract::headers;
 use terrace_wire::sse::{DONE, Decoder};
 
 use crate::up::state::State;
-use crate::{http as client, trace};
+use crate::{http as client, out, trace};
 
 /// Options of `terrace ask`.
 #[derive(Debug, Clone, Args)]
 pub struct Ask {
     /// The question.
     pub prompt: String,
-    /// Base URL of the router, with or without /v1 [default: the running `terrace up`]
+    /// Base URL of the router, with or without /v1 [default: the running `terrace up`, the latest of several]
     #[arg(long, env = "TERRACE_URL")]
     pub url: Option<String>,
     /// Model name; `auto` leaves the choice to the policy.
@@ -72,7 +71,6 @@ impl Ask {
 ///
 /// # Errors
 /// Nothing answers, the router refuses (its message and code are shown), or the answer breaks off.
-#[expect(clippy::print_stdout, reason = "the command's output")]
 pub async fn run(ask: Ask) -> Result<()> {
     let running = State::read();
     let base = match (&ask.url, &running) {
@@ -89,22 +87,23 @@ pub async fn run(ask: Ask) -> Result<()> {
         let error: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         let text =
             |name: &str| error.pointer(&format!("/error/{name}")).and_then(Value::as_str).unwrap_or("?").to_owned();
-        facts(&heads);
+        facts(&heads)?;
         bail!("{status}: {} ({})", text("message"), text("code"));
     }
     let answer = stream(response, begin).await?;
-    println!("\n");
-    facts(&heads);
+    out::text("\n\n")?;
+    facts(&heads)?;
     if let Some(micros) =
         answer.cost_micros.or_else(|| header(&heads, headers::COST_MICROS).and_then(|v| v.parse().ok()))
     {
-        println!("cost      {:.6}", micros as f64 / 1e6);
+        out::line(format_args!("cost      {:.6}", micros as f64 / 1e6))?;
     }
     let first = answer.first_token.unwrap_or_default();
-    println!("time      first token {} ms, whole answer {} ms", first.as_millis(), begin.elapsed().as_millis());
+    let (first, whole) = (first.as_millis(), begin.elapsed().as_millis());
+    out::line(format_args!("time      first token {first} ms, whole answer {whole} ms"))?;
     if let Some(id) = header(&heads, "traceparent").and_then(|v| v.split('-').nth(1).map(str::to_owned)) {
-        println!("trace     {id}");
-        print!("{}", hops(&ask, running.map(|s| s.traces), &id).await);
+        out::line(format_args!("trace     {id}"))?;
+        out::text(&hops(&ask, running.map(|s| s.traces).filter(|t| !t.as_os_str().is_empty()), &id).await)?;
     }
     match answer.error {
         Some(message) => bail!("the answer broke off: {message}"),
@@ -137,7 +136,6 @@ struct Answer {
     error: Option<String>,
 }
 
-#[expect(clippy::print_stdout, reason = "the command's output")]
 async fn stream(response: http::Response<hyper::body::Incoming>, begin: Instant) -> Result<Answer> {
     let (mut answer, mut decoder, mut ended) = (Answer::default(), Decoder::new(), false);
     let mut body = response.into_body();
@@ -159,8 +157,7 @@ async fn stream(response: http::Response<hyper::body::Incoming>, begin: Instant)
                 chunk.pointer("/choices/0/delta/content").and_then(Value::as_str).filter(|t| !t.is_empty())
             {
                 answer.first_token.get_or_insert_with(|| begin.elapsed());
-                print!("{text}");
-                std::io::stdout().flush().context("the output was closed")?;
+                out::text(text)?;
             }
         }
     }
@@ -174,8 +171,7 @@ fn header(heads: &HeaderMap, name: &str) -> Option<String> {
     heads.get(name).and_then(|v| v.to_str().ok()).map(str::to_owned)
 }
 
-#[expect(clippy::print_stdout, reason = "the command's output")]
-fn facts(heads: &HeaderMap) {
+fn facts(heads: &HeaderMap) -> Result<()> {
     let lines = [
         ("tier", headers::TIER),
         ("device", headers::DEVICE),
@@ -186,9 +182,10 @@ fn facts(heads: &HeaderMap) {
     ];
     for (label, name) in lines {
         if let Some(value) = header(heads, name) {
-            println!("{label:<9} {value}");
+            out::line(format_args!("{label:<9} {value}"))?;
         }
     }
+    Ok(())
 }
 
 /// The hops of the trace. Spans arrive a moment after the answer, so it waits until the router's own has come.
@@ -196,7 +193,10 @@ async fn hops(ask: &Ask, folder: Option<PathBuf>, id: &str) -> String {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         let spans = match (&ask.jaeger, &folder) {
-            (Some(base), _) => trace::from_jaeger(base, id).await.unwrap_or_default(),
+            (Some(base), _) => match trace::from_jaeger(base, id).await {
+                Ok(spans) => spans,
+                Err(error) => return format!("  no hops: --jaeger {base}: {error:#}\n"),
+            },
             (None, Some(folder)) => trace::from_files(folder, id),
             (None, None) => return "  (give --jaeger http://host:16686 to see the hops)\n".into(),
         };
@@ -208,5 +208,28 @@ async fn hops(ask: &Ask, folder: Option<PathBuf>, id: &str) -> String {
             return trace::render(&spans);
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_jaeger_that_cannot_be_reached_is_said_in_a_line() {
+        // A port that nobody listens on any more.
+        let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        for (jaeger, expected) in [
+            (format!("http://{gone}"), format!("{gone} cannot be reached")),
+            ("https://x".into(), "only http://".into()),
+        ] {
+            let said = hops(&Ask { jaeger: Some(jaeger), ..Ask::plain("hi", "http://x") }, None, "1").await;
+            assert!(said.contains(&expected) && said.ends_with('\n') && said.lines().count() == 1, "{said:?}");
+        }
+    }
+
+    #[test]
+    fn that_no_span_has_arrived_is_a_line() {
+        assert!(trace::render(&[]).ends_with('\n'));
     }
 }

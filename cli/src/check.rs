@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 
+use crate::out;
 use crate::up::manifests;
 
 /// Options of `terrace check`.
@@ -15,16 +16,15 @@ pub struct Check {
     pub files: Vec<PathBuf>,
 }
 
-/// Checks, and says what is accepted without effect yet.
+/// Checks the manifests of a fleet or a part of one, and says what is accepted without effect yet and what refers to a
+/// kind that is not among them.
 ///
 /// # Errors
 /// Everything that would be refused, with file, document, object, path and what to write instead.
-#[expect(clippy::print_stdout, reason = "the command's output")]
 pub fn run(check: &Check) -> Result<()> {
     let manifests = manifests::read(&check.files)?;
-    for line in manifests.check()? {
-        println!("{line}");
+    for line in manifests.part()? {
+        out::line(line)?;
     }
-    println!("the manifests hold");
-    Ok(())
+    out::line("the manifests hold")
 }

@@ -1,13 +1,13 @@
 //! `terrace crds`: the custom resource definitions, as `kubectl apply -f -` takes them.
 
-use std::io::Write as _;
+use anyhow::Result;
 
-use anyhow::{Context, Result};
+use crate::out;
 
 /// Prints them.
 ///
 /// # Errors
 /// The output was closed.
 pub fn run() -> Result<()> {
-    std::io::stdout().write_all(terrace_crds::render().as_bytes()).context("the output was closed")
+    out::text(&terrace_crds::render())
 }

@@ -4,6 +4,7 @@ mod ask;
 mod check;
 mod crds;
 mod http;
+mod out;
 pub mod simulate;
 mod trace;
 mod up;
@@ -28,7 +29,7 @@ enum Command {
     Ask(ask::Ask),
     /// Run a trace against a model of the fleet, decided as the routers decide: overflow, lateness, cost.
     Simulate(simulate::Simulate),
-    /// Check manifests as the API server and the operator would.
+    /// Check manifests as the API server and the operator would: those of a fleet, or of a part of one.
     Check(check::Check),
     /// Print the custom resource definitions.
     Crds,
@@ -47,8 +48,9 @@ pub async fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.downcast_ref::<out::Closed>().is_some() => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("terrace: {error:#}");
+            out::note(format_args!("terrace: {error:#}"));
             ExitCode::FAILURE
         }
     }

@@ -19,7 +19,7 @@ use crate::engine::{Engine, EngineConfig, EngineHandle, Event, GenerateRequest};
 use crate::failure::Failure;
 use crate::grammar::Grammars;
 use crate::model::{LoadError, LoadOptions, LoadedModel};
-use crate::pull::{self, Model, STALL, Source};
+use crate::pull::{self, Model, Progress, STALL, Source};
 use crate::server::{self, Agent, Meters};
 
 /// A loop that has not moved for so long is stuck: no step takes nearly as long.
@@ -226,7 +226,13 @@ async fn obtain(args: &Args, gate: &Gate) -> Result<Model, Failure> {
             stall: STALL,
             patience: args.pull_patience,
         };
-        return Ok(pull::fetch(&source, |progress| gate.close(progress.to_string())).await?);
+        let observe = |progress: Progress| {
+            if matches!(progress, Progress::Waiting | Progress::Connecting { .. }) {
+                tracing::info!("{progress}");
+            }
+            gate.close(progress.to_string());
+        };
+        return Ok(pull::fetch(&source, observe).await?);
     }
     let path = args.model.as_ref().ok_or_else(|| Failure::configuration("give --model or --model-url"))?;
     Ok(pull::local(path, args.model_sha256.as_deref()).await?)

@@ -11,6 +11,8 @@ use serde_json::json;
 use terrace_decide::select::Selection;
 use terrace_simulate::{Options, Outcome, World, report, run as simulate, trace};
 
+use crate::out;
+
 /// Options of `terrace simulate`.
 #[derive(Debug, Clone, Args)]
 pub struct Simulate {
@@ -70,7 +72,6 @@ fn part(text: &str) -> Result<Range<u32>, String> {
 ///
 /// # Errors
 /// The trace or the fleet cannot be read: file, place, and what to write instead.
-#[expect(clippy::print_stdout, reason = "the command's output")]
 pub fn run(options: &Simulate) -> Result<()> {
     if let Some(load) = options.load.iter().find(|load| !(load.is_finite() && **load > 0.0)) {
         bail!("--load {load}: a load is above 0; 1 is the trace's own");
@@ -84,10 +85,9 @@ pub fn run(options: &Simulate) -> Result<()> {
         std::fs::write(file, picture).with_context(|| format!("cannot write {}", file.display()))?;
     }
     match options.output {
-        Output::Table => print!("{}", report::table(&outcomes)),
-        Output::Json => println!("{}", serde_json::to_string_pretty(&json!({"outcomes": outcomes}))?),
+        Output::Table => out::text(&report::table(&outcomes)),
+        Output::Json => out::line(serde_json::to_string_pretty(&json!({"outcomes": outcomes}))?),
     }
-    Ok(())
 }
 
 /// Every strategy at every load: the same requests and the same seed for each.

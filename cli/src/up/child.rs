@@ -1,5 +1,7 @@
 //! One program that `terrace up` runs: started, waited for, and ended with its parent.
 
+use std::collections::HashSet;
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -7,9 +9,25 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
+
+use super::log::{self, Weight};
+use crate::out;
+
+/// The variable that names a collector, see `terrace_telemetry::Options::from_env`.
+const OTLP: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+
+/// After so long it is said what a program that is not ready yet is doing.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How often its log is looked at until it is ready.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Waits before a program is started again begin here and double up to [`LONGEST_WAIT`].
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// What ran for so long is not one that does not hold.
+const HOLDS: Duration = Duration::from_secs(60);
 
 /// A started program.
 #[derive(Debug)]
@@ -17,8 +35,29 @@ pub struct Running {
     /// What it is called in messages.
     pub name: String,
     child: Child,
-    port_file: PathBuf,
-    log: PathBuf,
+    launch: Launch,
+    /// Where it serves, once it does.
+    listen: Option<SocketAddr>,
+    next_step: Option<String>,
+}
+
+/// Where the programs' spans go.
+#[derive(Debug, Clone)]
+pub enum Traces {
+    /// A file each, in this folder.
+    Files(PathBuf),
+    /// A collector at this base address.
+    Collector(String),
+}
+
+impl Traces {
+    /// Folder of the files; empty when they go to a collector.
+    pub fn files(&self) -> &Path {
+        match self {
+            Traces::Files(folder) => folder,
+            Traces::Collector(_) => Path::new(""),
+        }
+    }
 }
 
 /// Addresses that a program has bound, as it wrote them to its port file.
@@ -41,28 +80,27 @@ fn beside(program: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-impl Running {
-    /// Starts `program` from the folder of this one. Its log goes to `<folder>/<name>.log`; its spans to `<traces>/<name>.jsonl`
-    /// unless a collector is set in the environment.
-    ///
-    /// # Errors
-    /// The program is not beside this one, or cannot be started.
-    pub fn start(
-        program: &str,
-        name: &str,
-        folder: &Path,
-        traces: Option<&Path>,
-        arguments: &[String],
-    ) -> Result<Running> {
-        let port_file = folder.join(format!("{name}.ports"));
-        let log = folder.join(format!("{name}.log"));
-        let _ = std::fs::remove_file(&port_file);
-        let file = std::fs::File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+/// All that is needed to start it, and to start it again.
+#[derive(Debug)]
+struct Launch {
+    program: String,
+    name: String,
+    port_file: PathBuf,
+    log: PathBuf,
+    traces: Traces,
+    arguments: Vec<String>,
+}
+
+impl Launch {
+    fn spawn(&self) -> Result<Child> {
+        let Launch { program, name, port_file, log, .. } = self;
+        let _ = std::fs::remove_file(port_file);
+        let file = std::fs::File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
         let mut command = Command::new(beside(program)?);
         command
-            .args(arguments)
+            .args(&self.arguments)
             .arg("--port-file")
-            .arg(&port_file)
+            .arg(port_file)
             .arg("--end-with-parent")
             .env("POD_NAME", name)
             .env("POD_UID", name)
@@ -71,42 +109,104 @@ impl Running {
             .stdout(Stdio::null())
             .stderr(file)
             .kill_on_drop(true);
-        if let Some(traces) = traces {
-            command.env("TERRACE_TRACE_FILE", traces.join(format!("{name}.jsonl")));
-        }
+        match &self.traces {
+            Traces::Files(folder) => {
+                command.env_remove(OTLP).env("TERRACE_TRACE_FILE", folder.join(format!("{name}.jsonl")))
+            }
+            Traces::Collector(url) => command.env(OTLP, url),
+        };
         // A terminal sends Ctrl-C to the whole group; the children end when this program tells them to, in order.
         command.process_group(0);
-        let child = command.spawn().with_context(|| format!("cannot start {program}"))?;
-        Ok(Running { name: name.to_owned(), child, port_file, log })
+        command.spawn().with_context(|| format!("cannot start {program}"))
+    }
+
+    /// Has the next start serve at this address, where the others look for it.
+    fn listen_at(&mut self, address: SocketAddr) {
+        let value = self.arguments.iter().position(|a| a == "--listen").map(|at| at + 1);
+        if let Some(value) = value.and_then(|at| self.arguments.get_mut(at)) {
+            *value = address.to_string();
+        }
+    }
+}
+
+impl Running {
+    /// Starts `program` from the folder of this one. Its log goes to `<folder>/<name>.log`; its spans to a collector, or
+    /// to `<name>.jsonl`.
+    ///
+    /// # Errors
+    /// The program is not beside this one, or cannot be started.
+    pub fn start(program: &str, name: &str, folder: &Path, traces: &Traces, arguments: &[String]) -> Result<Running> {
+        let launch = Launch {
+            program: program.to_owned(),
+            name: name.to_owned(),
+            port_file: folder.join(format!("{name}.ports")),
+            log: folder.join(format!("{name}.log")),
+            traces: traces.clone(),
+            arguments: arguments.to_vec(),
+        };
+        let child = launch.spawn()?;
+        Ok(Running { name: name.to_owned(), child, launch, listen: None, next_step: None })
     }
 
     /// Waits until it serves.
     ///
     /// # Errors
-    /// It ended first (its last log lines are shown), or it took longer than `limit`.
+    /// It ended first, or it took longer than `limit`: with the reason.
     pub async fn ready(&mut self, limit: Duration) -> Result<Ports> {
-        let deadline = Instant::now() + limit;
+        let (begun, mut looked, mut told) = (Instant::now(), Duration::ZERO, HashSet::new());
         loop {
-            if let Ok(bytes) = std::fs::read(&self.port_file) {
+            if let Ok(bytes) = std::fs::read(&self.launch.port_file) {
                 let ports: Value = serde_json::from_slice(&bytes).context("a port file is damaged")?;
                 let listen =
                     ports["listen"].as_str().and_then(|a| a.parse().ok()).context("a port file has no address")?;
+                self.listen = Some(listen);
                 return Ok(Ports { listen });
             }
             if let Some(status) = self.child.try_wait()? {
-                bail!("{} ended with {status} before it was ready:\n{}", self.name, self.last_words().await);
+                bail!("{} ended with {status} before it was ready: {}", self.name, self.reason());
             }
-            if Instant::now() > deadline {
-                bail!("{} is not ready after {} s:\n{}", self.name, limit.as_secs(), self.last_words().await);
+            if begun.elapsed() > limit {
+                bail!("{} is not ready after {} s: {}", self.name, limit.as_secs(), self.reason());
+            }
+            if begun.elapsed() >= looked + LOOK {
+                looked = begun.elapsed();
+                self.tell(looked, &mut told);
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
-    /// Resolves when it ends by itself.
-    pub async fn ended(&mut self) -> String {
-        let status = self.child.wait().await.map_or_else(|e| e.to_string(), |s| s.to_string());
-        format!("{} ended with {status}:\n{}", self.name, self.last_words().await)
+    /// Starts it again whenever it ends by itself, where it served before: after a moment, and after ever longer ones if
+    /// it does not hold.
+    pub async fn keep_up(&mut self) -> Infallible {
+        let mut wait = FIRST_WAIT;
+        let mut begun = Instant::now();
+        loop {
+            let status = self.child.wait().await.map_or_else(|e| e.to_string(), |s| s.to_string());
+            if begun.elapsed() >= HOLDS {
+                wait = FIRST_WAIT;
+            }
+            let (name, reason) = (&self.name, self.reason());
+            out::note(format_args!("{name} ended with {status} ({reason}); starting it again in {} s", wait.as_secs()));
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(LONGEST_WAIT);
+            begun = Instant::now();
+            if let Err(error) = self.again().await {
+                out::note(format_args!("{}: {error:#}", self.name));
+            }
+        }
+    }
+
+    async fn again(&mut self) -> Result<()> {
+        if let Some(address) = self.listen {
+            self.launch.listen_at(address);
+        }
+        self.child = self.launch.spawn()?;
+        // One that takes long is waited for; of one that ends first the caller says why.
+        if self.ready(Duration::MAX).await.is_ok() {
+            out::note(format_args!("{} serves again", self.name));
+        }
+        Ok(())
     }
 
     /// Tells it to end, and after `grace` makes it.
@@ -121,29 +221,51 @@ impl Running {
         }
     }
 
-    /// The last lines of its log that say something.
-    async fn last_words(&self) -> String {
-        let Ok(file) = tokio::fs::File::open(&self.log).await else { return String::new() };
-        let mut lines = BufReader::new(file).lines();
-        let mut last = std::collections::VecDeque::new();
-        while let Ok(Some(line)) = lines.next_line().await {
-            last.push_back(format!("    {}", plain(&line)));
-            if last.len() > 6 {
-                last.pop_front();
+    /// Adds what to do if what it needs cannot be reached.
+    pub fn or_else(mut self, next_step: Option<String>) -> Running {
+        self.next_step = next_step;
+        self
+    }
+
+    fn log_text(&self) -> String {
+        // A log that cannot be read says nothing.
+        std::fs::read(&self.launch.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    }
+
+    /// Why it ended or is not ready, and what to do.
+    fn reason(&self) -> String {
+        let reason = log::reason(&self.log_text());
+        let next_step = self.next_step.as_ref().filter(|_| !reason_is_here(&reason));
+        next_step.map_or_else(|| reason.clone(), |step| format!("{reason}; {step}"))
+    }
+
+    /// Says what is new: what is in its way at once, what it does only when it takes a while.
+    fn tell(&self, waited: Duration, told: &mut HashSet<String>) {
+        let log = self.log_text();
+        let mut seen = told.clone();
+        for said in log::news(&log, &mut seen) {
+            // Why it ends is said when it has.
+            let now = said.weight == Weight::Warning || said.weight == Weight::Note && waited >= PATIENCE;
+            if now {
+                let step = self.next_step.as_ref().filter(|step| {
+                    said.weight == Weight::Warning && !reason_is_here(&said.text) && told.insert((*step).clone())
+                });
+                out::note(match step {
+                    Some(step) => format!("{}: {}; {step}", self.name, said.text),
+                    None => format!("{}: {}", self.name, said.text),
+                });
+                told.insert(said.text);
             }
         }
-        last.make_contiguous().join("\n")
+        if let Some(step) = self.next_step.as_ref().filter(|_| waited >= PATIENCE)
+            && told.insert(step.clone())
+        {
+            out::note(format_args!("{} is not ready yet; if the model's source cannot be reached, {step}", self.name));
+        }
     }
 }
 
-/// A structured log line as a sentence.
-fn plain(line: &str) -> String {
-    let Ok(value) = serde_json::from_str::<Value>(line) else { return line.to_owned() };
-    let message = value.pointer("/fields/message").or_else(|| value.get("message")).and_then(Value::as_str);
-    let error = value.pointer("/fields/error").or_else(|| value.get("error")).and_then(Value::as_str);
-    match (message, error) {
-        (Some(message), Some(error)) => format!("{message}: {error}"),
-        (Some(message), None) => message.to_owned(),
-        _ => line.to_owned(),
-    }
+/// Whether a program fails for a reason of its own, whatever can be reached.
+fn reason_is_here(reason: &str) -> bool {
+    !["cannot be reached", "answers HTTP", "asking for the model", "said nothing"].iter().any(|t| reason.contains(t))
 }

@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
-use futures::StreamExt as _;
-use futures::stream::FuturesUnordered;
 use terrace_contract::tier::Device;
 use terrace_crds::shared::Workload;
 use terrace_crds::tier::Fleet as FleetSpec;
@@ -15,10 +13,11 @@ use terrace_identity::signing::SnapshotKey;
 use terrace_identity::spiffe::Identity;
 use terrace_telemetry::time::now_us;
 
-use super::child::Running;
+use super::child::{Running, Traces};
 use super::folder::{Folder, write};
 use super::manifests::{Manifests, Placed};
 use super::models;
+use crate::out;
 
 /// UID that stands for the cluster in identities.
 const CLUSTER: &str = "terrace-up";
@@ -39,7 +38,7 @@ impl Fleet {
         &mut self,
         manifests: &Manifests,
         folder: &Folder,
-        traces: Option<&Path>,
+        traces: &Traces,
         models: &Path,
         listen: SocketAddr,
         limit: Duration,
@@ -85,7 +84,7 @@ impl Fleet {
         &mut self,
         manifests: &Manifests,
         folder: &Folder,
-        traces: Option<&Path>,
+        traces: &Traces,
         models: &Path,
         authority: &Authority,
         key: &SnapshotKey,
@@ -102,7 +101,7 @@ impl Fleet {
             )?;
             for index in 0..agents_of(spec) {
                 let name = format!("{}-{index}", tier.name);
-                eprintln!("tier {}: starting agent {name} with {}", tier.name, spec.model.name);
+                out::note(format_args!("tier {}: starting agent {name} with {}", tier.name, spec.model.name));
                 let arguments = [
                     models::flags(&tier.name, spec, models)?,
                     terrace_crds::agent::engine_flags(spec),
@@ -113,24 +112,26 @@ impl Fleet {
                     ]),
                 ]
                 .concat();
-                started.push((tier.clone(), identity.uri(), self.agents.len()));
-                self.agents.push(Running::start("terrace-agent", &name, folder.path(), traces, &arguments)?);
+                started.push((tier.clone(), identity.uri()));
+                let next_step = models::next_step(spec, models);
+                if let (Some(_), Some(source)) = (&next_step, &spec.model.source.http) {
+                    let models = models.display();
+                    out::note(format_args!("{name}: its model is not in {models}: asking {}", source.url));
+                }
+                let agent = Running::start("terrace-agent", &name, folder.path(), traces, &arguments)?;
+                self.agents.push(agent.or_else(next_step));
             }
         }
-        let mut devices = Vec::new();
-        for (tier, server_name, index) in started {
-            let agent = &mut self.agents[index];
-            let ports = agent.ready(limit).await?;
-            devices.push(device(&tier, &agent.name, ports.listen, server_name));
-        }
-        Ok(devices)
+        let ready = self.agents.iter_mut().map(|agent| agent.ready(limit));
+        let ports = futures::future::try_join_all(ready).await?;
+        let devices = started.iter().zip(&self.agents).zip(ports);
+        Ok(devices.map(|(((tier, uri), agent), at)| device(tier, &agent.name, at.listen, uri.clone())).collect())
     }
 
-    /// Resolves when a program ends by itself, with what it said last.
-    pub async fn first_end(&mut self) -> String {
-        let mut all: FuturesUnordered<_> =
-            self.agents.iter_mut().chain(&mut self.routers).map(Running::ended).collect();
-        all.next().await.unwrap_or_else(|| "nothing runs".into())
+    /// Starts again what ends by itself, for as long as this is waited for.
+    pub async fn keep_up(&mut self) {
+        let all = self.agents.iter_mut().chain(&mut self.routers).map(Running::keep_up);
+        futures::future::join_all(all).await;
     }
 
     /// Ends routers, then agents.

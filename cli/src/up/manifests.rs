@@ -16,6 +16,7 @@ use terrace_crds::{LatencyBudget, RoutingPolicy, Tier, compile, inactive_fields}
 
 use super::fleet::SecretFolders;
 use super::folder::{Folder, write};
+use crate::out;
 
 type Key = (String, String);
 
@@ -27,6 +28,8 @@ pub struct Manifests {
     budgets: Vec<LatencyBudget>,
     secrets: BTreeMap<Key, BTreeMap<String, Vec<u8>>>,
     others: Vec<Value>,
+    /// Which file each object is in, by kind, namespace and name.
+    given: BTreeMap<(String, String, String), String>,
 }
 
 /// An object's place.
@@ -38,6 +41,12 @@ pub struct Placed {
     pub namespace: String,
     /// Its name.
     pub name: String,
+}
+
+impl std::fmt::Display for Placed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
 }
 
 /// Files of a path: itself, or the YAML files of a folder in order of their names.
@@ -64,8 +73,9 @@ pub fn read(paths: &[PathBuf]) -> Result<Manifests> {
     for path in paths {
         for file in files(path)? {
             let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-            match yaml::read(&file.display().to_string(), &text) {
-                Ok(documents) => documents.into_iter().for_each(|d| manifests.add(d)),
+            let file = file.display().to_string();
+            match yaml::read(&file, &text) {
+                Ok(documents) => wrong.extend(documents.into_iter().filter_map(|d| manifests.add(d, &file).err())),
                 Err(problems) => wrong.push(problems.to_string()),
             }
         }
@@ -73,13 +83,14 @@ pub fn read(paths: &[PathBuf]) -> Result<Manifests> {
     if wrong.is_empty() { Ok(manifests) } else { bail!("these manifests are refused:\n{}", wrong.join("\n")) }
 }
 
-/// What the API server gives an object when it is applied.
-fn place<T: Resource<DynamicType = ()>>(object: &mut T) {
+/// What the API server gives an object when it is applied. Answers its namespace and name.
+fn place<T: Resource<DynamicType = ()>>(object: &mut T) -> Key {
     let meta = object.meta_mut();
     let namespace = meta.namespace.get_or_insert_with(|| "default".into()).clone();
     let name = meta.name.clone().unwrap_or_default();
     meta.uid.get_or_insert_with(|| format!("{}-{namespace}-{name}", T::kind(&()).to_lowercase()));
     meta.generation.get_or_insert(1);
+    (namespace, name)
 }
 
 fn placed<T: Resource>(object: &T) -> Placed {
@@ -91,24 +102,46 @@ fn placed<T: Resource>(object: &T) -> Placed {
 }
 
 impl Manifests {
-    fn add(&mut self, manifest: Manifest) {
+    /// Takes an object in.
+    ///
+    /// # Errors
+    /// It is there already: the sentence names both files.
+    fn add(&mut self, manifest: Manifest, file: &str) -> Result<(), String> {
         match manifest {
             Manifest::Tier(mut tier) => {
-                place(tier.as_mut());
+                let place = place(tier.as_mut());
+                self.once("Tier", place, file)?;
                 self.tiers.push(*tier);
             }
             Manifest::RoutingPolicy(mut policy) => {
-                place(policy.as_mut());
+                let place = place(policy.as_mut());
+                self.once("RoutingPolicy", place, file)?;
                 self.policies.push(*policy);
             }
             Manifest::LatencyBudget(mut budget) => {
-                place(budget.as_mut());
+                let place = place(budget.as_mut());
+                self.once("LatencyBudget", place, file)?;
                 self.budgets.push(*budget);
             }
             Manifest::Other(value) => {
+                let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+                if let (Some(kind), Some(name)) = (text("/kind"), text("/metadata/name")) {
+                    let namespace = text("/metadata/namespace").unwrap_or_else(|| "default".into());
+                    self.once(&kind, (namespace, name), file)?;
+                }
                 self.secret(&value);
                 self.others.push(value);
             }
+        }
+        Ok(())
+    }
+
+    fn once(&mut self, kind: &str, (namespace, name): Key, file: &str) -> Result<(), String> {
+        let said = format!("{kind} {namespace}/{name}");
+        match self.given.insert((kind.to_owned(), namespace, name), file.to_owned()) {
+            None => Ok(()),
+            Some(other) if other == file => Err(format!("{file}: {said} is there twice: leave one of them")),
+            Some(other) => Err(format!("{file}: {said} is also in {other}: leave it in one of them")),
         }
     }
 
@@ -132,14 +165,65 @@ impl Manifests {
     /// What applies to all of them together: at least one policy; what is accepted but does nothing yet, in sentences.
     ///
     /// # Errors
-    /// There is no policy, or a policy does not fit its tiers and budgets.
+    /// There is no policy, a policy does not fit its tiers and budgets, or a budget is for a policy that is not there.
     pub fn check(&self) -> Result<Vec<String>> {
         if self.policies.is_empty() {
             bail!("the manifests hold no RoutingPolicy: add one that names the tiers, as examples/quickstart does");
         }
-        for policy in &self.policies {
-            self.compile(policy, "check", 0)?;
+        if self.tiers.is_empty() {
+            bail!("the manifests hold no Tier: add those that the policy names, as examples/quickstart does");
         }
+        self.part()
+    }
+
+    /// As [`Manifests::check`], of what may be a part of a fleet: what refers to a kind that is not there at all is told
+    /// instead of refused.
+    ///
+    /// # Errors
+    /// A policy does not fit its tiers and budgets, or something refers to what is not there beside others of its kind.
+    pub fn part(&self) -> Result<Vec<String>> {
+        let mut told = Vec::new();
+        for policy in &self.policies {
+            if self.tiers.is_empty() {
+                told.push(format!(
+                    "RoutingPolicy {}: no Tier is here that its ladder could be held to",
+                    policy.name_any()
+                ));
+            } else {
+                self.compile(policy, "check", 0)?;
+            }
+        }
+        for budget in &self.budgets {
+            if self.policies.is_empty() {
+                let policy = &budget.spec.policy_ref.name;
+                told.push(format!(
+                    "LatencyBudget {}: no RoutingPolicy is here, so neither is {policy}",
+                    budget.name_any()
+                ));
+            } else {
+                self.budget(budget)?;
+            }
+        }
+        Ok([told, self.quiet()].concat())
+    }
+
+    /// A budget's policy is there.
+    fn budget(&self, budget: &LatencyBudget) -> Result<()> {
+        let (own, name) = (budget.namespace().unwrap_or_default(), budget.spec.policy_ref.name.as_str());
+        let mine = |p: &RoutingPolicy| p.name_any() == name && p.namespace().as_deref() == Some(own.as_str());
+        if !self.policies.iter().any(mine) {
+            let known: Vec<String> = self.policies.iter().map(|p| placed(p).to_string()).collect();
+            bail!(
+                "LatencyBudget {}: policy {own}/{name} is not in the manifests; there are: {}: name one of its own namespace in spec.policyRef",
+                budget.name_any(),
+                known.join(", ")
+            );
+        }
+        Ok(())
+    }
+
+    /// What is accepted but does nothing yet.
+    fn quiet(&self) -> Vec<String> {
         let mut quiet = Vec::new();
         let mut tell = |object: String, paths: Vec<String>| {
             quiet.extend(paths.into_iter().map(|path| format!("{object}: {path} is accepted but does nothing yet")));
@@ -147,7 +231,7 @@ impl Manifests {
         self.tiers.iter().for_each(|t| tell(format!("Tier {}", t.name_any()), inactive_fields(t)));
         self.policies.iter().for_each(|p| tell(format!("RoutingPolicy {}", p.name_any()), inactive_fields(p)));
         self.budgets.iter().for_each(|b| tell(format!("LatencyBudget {}", b.name_any()), inactive_fields(b)));
-        Ok(quiet)
+        quiet
     }
 
     /// Documents of kinds that are not ours.
@@ -254,10 +338,10 @@ impl Manifests {
                 let (Some(source), Some(file)) = (source, file) else { continue };
                 let Some(value) = self.value(tier, &source.secret_ref) else {
                     let SecretKeyRef { name, key } = &source.secret_ref;
-                    eprintln!(
+                    out::note(format_args!(
                         "tier {}: entry {key} of Secret {name} is not in the manifests; the tier is not used without it",
                         tier.name_any()
-                    );
+                    ));
                     continue;
                 };
                 let at = folders.credentials.join(tier.uid().unwrap_or_default());
@@ -273,3 +357,7 @@ impl Manifests {
         self.secrets.get(&key)?.get(reference.key.as_str())
     }
 }
+
+#[cfg(test)]
+#[path = "manifests_tests.rs"]
+mod tests;

@@ -6,6 +6,7 @@
 mod child;
 mod fleet;
 mod folder;
+mod log;
 pub mod manifests;
 mod models;
 pub mod state;
@@ -16,11 +17,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use terrace_telemetry::shutdown::Hangup;
 use tokio::signal::unix::{SignalKind, signal};
 
+use self::child::Traces;
 use self::fleet::Fleet;
 use self::folder::Folder;
 use self::state::State;
+use crate::out;
 
 /// Options of `terrace up`.
 #[derive(Debug, Clone, Args)]
@@ -35,7 +39,7 @@ pub struct Up {
     #[arg(long)]
     pub ask: Option<String>,
     /// Where traces go (OTLP over http, such as http://127.0.0.1:4318) [default: shown by `terrace ask`]
-    #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_parser = collector)]
     pub otlp: Option<String>,
     /// Models by digest: <folder>/<sha256>.gguf [default: terrace/models in the user's cache folder]
     #[arg(long)]
@@ -51,29 +55,45 @@ pub struct Up {
     pub keep: bool,
 }
 
-/// Runs the fleet until Ctrl-C, SIGTERM or, with `--ask`, until the answer is printed.
+/// The base address of a collector; an empty one, as an empty variable of the environment gives it, is none.
+fn collector(text: &str) -> Result<String, String> {
+    let uri = text.parse::<http::Uri>().ok();
+    let usable = uri.is_some_and(|uri| uri.scheme_str() == Some("http") && uri.host().is_some_and(|h| !h.is_empty()));
+    if text.is_empty() || usable {
+        return Ok(text.to_owned());
+    }
+    Err("a collector is given by its http:// URL (TLS is not spoken to it), such as http://127.0.0.1:4318".to_owned())
+}
+
+/// Runs the fleet until Ctrl-C, SIGTERM, SIGHUP or, with `--ask`, until the answer is printed. What ends by itself meanwhile is
+/// started again.
 ///
 /// # Errors
 /// A manifest is refused, a program is missing or does not come up, or the port is in use: each named.
 pub async fn run(up: Up) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for signals")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for signals")?;
+    let mut hangup = Hangup::listen().context("cannot listen for signals")?;
     let manifests = manifests::read(&up.files)?;
     for line in manifests.check()? {
-        eprintln!("{line}");
+        out::note(line);
     }
     free(up.listen)?;
     let folder = Folder::new(up.keep)?;
-    let traces = if up.otlp.is_none() { Some(folder.inner("traces")?) } else { None };
+    let traces = match up.otlp.as_deref().filter(|url| !url.is_empty()) {
+        Some(url) => Traces::Collector(url.to_owned()),
+        None => Traces::Files(folder.inner("traces")?),
+    };
     let mut fleet = Fleet::default();
     let outcome = tokio::select! {
         outcome = serve(&up, manifests, &folder, traces, &mut fleet) => outcome,
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
+        () = hangup.recv() => Ok(()),
     };
     fleet.stop().await;
     if up.keep {
-        eprintln!("kept: {}", folder.path().display());
+        out::note(format_args!("kept: {}", folder.path().display()));
     }
     outcome
 }
@@ -82,17 +102,18 @@ async fn serve(
     up: &Up,
     manifests: manifests::Manifests,
     folder: &Folder,
-    traces: Option<PathBuf>,
+    traces: Traces,
     fleet: &mut Fleet,
 ) -> Result<()> {
     let limit = Duration::from_secs(up.ready_timeout);
     let models = up.models.clone().unwrap_or_else(|| state::cache_folder().join("models"));
-    let urls = fleet.start(&manifests, folder, traces.as_deref(), &models, up.listen, limit).await?;
+    let urls = fleet.start(&manifests, folder, &traces, &models, up.listen, limit).await?;
     for (policy, url) in &urls {
-        eprintln!("policy {policy}: OpenAI base URL {url}/v1, model `auto`");
+        out::note(format_args!("policy {policy}: OpenAI base URL {url}/v1, model `auto`"));
     }
     let Some((_, url)) = urls.first() else { bail!("no policy was started") };
-    let state = State { pid: std::process::id(), url: url.clone(), traces: traces.unwrap_or_default() };
+    let (pid, since_us) = (std::process::id(), terrace_telemetry::time::now_us());
+    let state = State { pid, since_us, url: url.clone(), traces: traces.files().to_owned() };
     let published = state.publish()?;
     if let Some(file) = &up.port_file {
         let listen = serde_json::json!({"listen": url.trim_start_matches("http://")});
@@ -101,8 +122,9 @@ async fn serve(
     let outcome = match &up.ask {
         Some(prompt) => crate::ask::run(crate::ask::Ask::plain(prompt, url)).await,
         None => {
-            eprintln!("ask in another terminal: terrace ask \"Why is the sky blue?\"   (Ctrl-C ends everything)");
-            Err(anyhow::anyhow!(fleet.first_end().await))
+            out::note("ask in another terminal: terrace ask \"Why is the sky blue?\"   (Ctrl-C ends everything)");
+            fleet.keep_up().await;
+            Ok(())
         }
     };
     drop(published);
@@ -114,4 +136,19 @@ fn free(listen: SocketAddr) -> Result<()> {
     std::net::TcpListener::bind(listen).map(drop).with_context(|| {
         format!("cannot listen on {listen}: give another address with --listen, such as 127.0.0.1:0 for any free port")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_collector_is_a_http_url() {
+        for good in ["http://127.0.0.1:4318", "http://jaeger.observability:4318/base", ""] {
+            assert_eq!(collector(good).as_deref(), Ok(good));
+        }
+        for bad in ["nonsense", "127.0.0.1:4318", "https://jaeger:4318", "ftp://x", "http://", "http:// x"] {
+            assert!(collector(bad).unwrap_err().contains("http://127.0.0.1:4318"), "{bad}");
+        }
+    }
 }

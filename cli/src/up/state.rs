@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 pub struct State {
     /// Its process.
     pub pid: u32,
+    /// When it began to serve.
+    pub since_us: u64,
     /// Base URL of its first router.
     pub url: String,
     /// Folder of its spans; empty when they go to a collector.
@@ -24,41 +26,80 @@ pub fn cache_folder() -> PathBuf {
 }
 
 impl State {
-    fn path() -> PathBuf {
-        cache_folder().join("up.json")
+    /// Each has its own record in here, so that several may run and none takes another's back.
+    fn folder() -> PathBuf {
+        cache_folder().join("up")
     }
 
-    /// The running one, if its process still lives.
+    /// The running one; of several, the one that serves the shortest.
     pub fn read() -> Option<State> {
-        let state: State = serde_json::from_slice(&std::fs::read(Self::path()).ok()?).ok()?;
-        Path::new(&format!("/proc/{}", state.pid)).exists().then_some(state)
+        latest(&Self::folder())
     }
 
     /// Makes this one known; taken back when the guard goes.
     ///
     /// # Errors
     /// The cache folder cannot be written.
-    pub fn publish(self) -> Result<Published> {
-        let path = Self::path();
-        std::fs::create_dir_all(cache_folder()).with_context(|| format!("cannot make {}", cache_folder().display()))?;
-        let temporary = path.with_extension(format!("{}", self.pid));
-        std::fs::write(&temporary, serde_json::to_vec(&self)?)
-            .and_then(|()| std::fs::rename(&temporary, &path))
-            .with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Published { pid: self.pid })
+    pub fn publish(&self) -> Result<Published> {
+        publish(self, &Self::folder())
     }
 }
 
-/// Takes the state back when it goes.
+/// The record of the latest of those whose process still lives.
+fn latest(folder: &Path) -> Option<State> {
+    let read = |path: PathBuf| serde_json::from_slice::<State>(&std::fs::read(path).ok()?).ok();
+    let all = std::fs::read_dir(folder).ok()?.flatten().filter_map(|file| read(file.path()));
+    all.filter(|state| lives(state.pid)).max_by_key(|state| state.since_us)
+}
+
+fn lives(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
+
+fn publish(state: &State, folder: &Path) -> Result<Published> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    // What was killed could not take its record back.
+    for file in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let pid = file.path().file_stem().and_then(|name| name.to_str()?.parse().ok());
+        if pid.is_some_and(|pid| !lives(pid)) {
+            let _ = std::fs::remove_file(file.path());
+        }
+    }
+    let path = folder.join(format!("{}.json", state.pid));
+    super::folder::write(&path, &serde_json::to_vec(state)?)?;
+    Ok(Published { path })
+}
+
+/// Takes the record back when it goes.
 #[derive(Debug)]
 pub struct Published {
-    pid: u32,
+    path: PathBuf,
 }
 
 impl Drop for Published {
     fn drop(&mut self) {
-        if State::read().is_some_and(|s| s.pid == self.pid) {
-            let _ = std::fs::remove_file(State::path());
-        }
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_one_up_leaves_the_others_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = |pid, since_us| State { pid, since_us, url: format!("http://{pid}"), traces: PathBuf::new() };
+        let (own, parent) = (std::process::id(), std::os::unix::process::parent_id());
+        let first = publish(&state(parent, 1), folder.path()).unwrap();
+        std::fs::write(folder.path().join("4194305.json"), serde_json::to_vec(&state(4_194_305, 9)).unwrap()).unwrap();
+        assert_eq!(latest(folder.path()).unwrap().pid, parent, "a killed one is not known");
+        let second = publish(&state(own, 2), folder.path()).unwrap();
+        assert!(!folder.path().join("4194305.json").exists());
+        assert_eq!(latest(folder.path()).unwrap().pid, own);
+        drop(second);
+        assert_eq!(latest(folder.path()).unwrap().pid, parent);
+        drop(first);
+        assert_eq!(latest(folder.path()), None);
     }
 }
