@@ -7,8 +7,8 @@ use super::{Kind, Report};
 
 /// Characters between two digits of one run, at most.
 const MAX_GAP: usize = 3;
-/// Digits of a run that are looked at; what is longer is no number that a person has.
-const MAX_DIGITS: usize = 64;
+/// Digits that are looked at from one start: the longest number, and one more to see that it ends there.
+const WINDOW: usize = 20;
 
 /// One digit of a run: its value and where it stands.
 #[derive(Clone, Copy)]
@@ -50,15 +50,18 @@ pub(super) fn separates(b: u8) -> bool {
 fn look(text: &str, run: &[Digit], report: &mut Report<'_>) {
     ip(text, run, report);
     // A number may stand among others: try it wherever a group starts, as long as groups go on.
-    let mut taken = 0;
-    for start in (0..run.len().min(MAX_DIGITS)).filter(|&i| i == 0 || run[i].at > run[i - 1].at + 1) {
-        if start < taken {
+    let (mut taken, mut by_phone) = (0, false);
+    for start in (0..run.len()).filter(|&i| i == 0 || run[i].at > run[i - 1].at + 1) {
+        // A telephone number proves little: what starts inside one may still be a card.
+        if start < taken && !by_phone {
             continue;
         }
-        if let Some((kind, length)) = number(text, &run[start..run.len().min(start + MAX_DIGITS)]) {
+        if let Some((kind, length)) = number(text, &run[start..run.len().min(start + WINDOW)])
+            && (start >= taken || kind != Kind::Phone)
+        {
             let found = &text[run[start].at..=run[start + length - 1].at];
             report(kind, found);
-            taken = start + length;
+            (taken, by_phone) = (start + length, kind == Kind::Phone);
         }
     }
 }
@@ -79,7 +82,11 @@ fn number(text: &str, run: &[Digit]) -> Option<(Kind, usize)> {
     if ends(9) && ssn(text, &run[..9]) {
         return Some((Kind::Ssn, 9));
     }
-    (7..=15).rev().find(|&n| ends(n) && phone(text, &run[..n])).map(|n| (Kind::Phone, n))
+    if run.len() < 7 {
+        return None;
+    }
+    let called = named(text, run[0].at, PHONE_WORDS);
+    (7..=15).rev().find(|&n| ends(n) && phone(text, &run[..n], called)).map(|n| (Kind::Phone, n))
 }
 
 fn value(digits: &[Digit]) -> u64 {
@@ -161,8 +168,11 @@ fn resident_id(text: &str, digits: &[Digit], x: bool) -> bool {
     (1900..2100).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day) && (sum + check) % 11 == 1
 }
 
+/// Words before a telephone number.
+const PHONE_WORDS: &[&str] = &["phone", "mobile", "call me", "cell:", "tel:", "tel.", "电话", "手机"];
+
 /// With a plus and a country, as a US number in groups, as a Chinese mobile number, or after a word for it.
-fn phone(text: &str, digits: &[Digit]) -> bool {
+fn phone(text: &str, digits: &[Digit], called: bool) -> bool {
     let n = digits.len();
     let bytes = text.as_bytes();
     let mut before = digits[0].at;
@@ -174,12 +184,7 @@ fn phone(text: &str, digits: &[Digit]) -> bool {
     let us = n == 10 && gaps == [3, 6] && digits[0].value > 1 && digits[3].value > 1;
     let us_long = n == 11 && gaps == [1, 4, 7] && digits[0].value == 1;
     let chinese = n == 11 && gaps.is_empty() && digits[0].value == 1 && digits[1].value >= 3 && !glued(bytes, digits);
-    (plus && n >= 8 && digits[0].value > 0)
-        || us
-        || us_long
-        || chinese
-        || (n <= 13
-            && named(text, digits[0].at, &["phone", "mobile", "call me", "cell:", "tel:", "tel.", "电话", "手机"]))
+    (plus && n >= 8 && digits[0].value > 0) || us || us_long || chinese || (n <= 13 && called)
 }
 
 /// Whether a letter or digit touches the number: then it is a part of some identifier.
@@ -260,6 +265,16 @@ mod tests {
         {
             assert!(!kinds(text).contains(&Kind::Card), "{text}");
         }
+    }
+
+    #[test]
+    fn a_number_after_any_number_of_others_is_found() {
+        let numbers: String = (10023..10036).map(|n| format!("{n}, ")).collect();
+        for before in [numbers, "030 1234567\n".repeat(7), "4000-0000-0000-0000\n".repeat(4), "1 ".repeat(5000)] {
+            assert!(kinds(&format!("{before}4111 1111 1111 1111")).contains(&Kind::Card), "{before}");
+            assert!(kinds(&format!("{before}123-45-6789")).contains(&Kind::Ssn), "{before}");
+        }
+        assert!(kinds("phone 555\n4111 1111 1111 1111").contains(&Kind::Card));
     }
 
     #[test]
