@@ -5,16 +5,19 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use super::{Kind, Report};
 
-/// Characters between two digits of one run, at most.
+/// Bytes between two digits of one number, at most.
 const MAX_GAP: usize = 3;
+/// Bytes between two groups of a card in lists, tables and markup, at most.
+const MAX_WIDE_GAP: usize = 12;
 /// Digits that are looked at from one start: the longest number, and one more to see that it ends there.
 const WINDOW: usize = 20;
 
-/// One digit of a run: its value and where it stands.
+/// One digit of a run: its value, where it stands, and whether the gap before it is one that only cards have.
 #[derive(Clone, Copy)]
 struct Digit {
     value: u8,
     at: usize,
+    wide: bool,
 }
 
 /// Finds numbers in a text.
@@ -25,15 +28,23 @@ pub fn scan(text: &str, report: &mut Report<'_>) {
     while let Some(start) = bytes[at..].iter().position(u8::is_ascii_digit).map(|i| at + i) {
         run.clear();
         at = start;
-        let mut end = start;
+        let (mut end, mut wide) = (start, false);
         while at < bytes.len() {
             if bytes[at].is_ascii_digit() {
-                run.push(Digit { value: bytes[at] - b'0', at });
+                run.push(Digit { value: bytes[at] - b'0', at, wide });
                 end = at + 1;
                 at = end;
-            } else if at - end < MAX_GAP && separates(bytes[at]) {
+                wide = false;
+            } else if separates(bytes[at]) {
                 at += 1;
+            } else if let Some(length) = parts_groups(&bytes[at..]) {
+                at += length;
+                wide = true;
             } else {
+                break;
+            }
+            wide |= at - end > MAX_GAP;
+            if at - end > MAX_WIDE_GAP {
                 break;
             }
         }
@@ -45,6 +56,16 @@ pub fn scan(text: &str, report: &mut Report<'_>) {
 /// What people put between the digits of one number.
 pub(super) fn separates(b: u8) -> bool {
     matches!(b, b' ' | b'-' | b'.' | b'/' | b'_' | b',' | b'\n' | b'\t' | b'\r' | b'(' | b')')
+}
+
+/// Length of what stands between groups in lists, tables and markup, if something such starts here.
+fn parts_groups(bytes: &[u8]) -> Option<usize> {
+    const DOTS: [&[u8]; 7] = ["·", "•", "‧", "∙", "⋅", "・", "、"].map(str::as_bytes);
+    match bytes.first()? {
+        b'|' | b':' | b'+' | b'"' | b'\'' | b'*' | b';' | b'\\' | b'~' | b'[' | b']' => Some(1),
+        0x80.. => DOTS.iter().find(|dot| bytes.starts_with(dot)).map(|dot| dot.len()),
+        _ => None,
+    }
 }
 
 fn look(text: &str, run: &[Digit], report: &mut Report<'_>) {
@@ -70,9 +91,13 @@ fn look(text: &str, run: &[Digit], report: &mut Report<'_>) {
 fn number(text: &str, run: &[Digit]) -> Option<(Kind, usize)> {
     let ends =
         |length: usize| length <= run.len() && run.get(length).is_none_or(|next| next.at > run[length - 1].at + 1);
-    if let Some(length) = (12..=19).rev().find(|&n| ends(n) && card(&run[..n])) {
+    let first_wide = run.iter().skip(1).position(|d| d.wide).map_or(run.len(), |i| i + 1);
+    let cards = |&n: &usize| ends(n) && card(&run[..n]) && (n <= first_wide || grouped_as_card(&run[..n]));
+    if let Some(length) = (12..=19).rev().find(cards) {
         return Some((Kind::Card, length));
     }
+    // What is no card has no wide gaps.
+    let ends = |length: usize| length <= first_wide && ends(length);
     if ends(17) && resident_id(text, &run[..17], true) {
         return Some((Kind::ResidentId, 17));
     }
@@ -114,6 +139,17 @@ fn card(digits: &[Digit]) -> bool {
         _ => false,
     };
     brand && luhn(digits) && digits.iter().any(|d| d.value != digits[0].value)
+}
+
+/// Whether the groups are those that are printed on cards; a table of other numbers rarely has them.
+fn grouped_as_card(digits: &[Digit]) -> bool {
+    match gaps(digits)[..] {
+        [4, 10] => matches!(digits.len(), 14 | 15),
+        [8] => digits.len() == 16,
+        [4, 8, 12] => (13..=16).contains(&digits.len()),
+        [4, 8, 12, 16] => true,
+        _ => false,
+    }
 }
 
 fn luhn(digits: &[Digit]) -> bool {
@@ -255,6 +291,32 @@ mod tests {
             "order 77 4111 1111 1111 1111 exp 12/29",
         ] {
             assert_eq!(kinds(text), [Kind::Card], "{text}");
+        }
+    }
+
+    #[test]
+    fn groups_of_a_card_in_lists_tables_and_markup() {
+        for text in [
+            "4111·1111·1111·1111",
+            "4111 • 1111 • 1111 • 1111",
+            "| 4111 | 1111 | 1111 | 1111 |",
+            "4111:1111:1111:1111",
+            "4111+1111+1111+1111",
+            r#"["4111","1111","1111","1111"]"#,
+            "[\n    \"4111\",\n    \"1111\",\n    \"1111\",\n    \"1111\"\n]",
+            "4111    1111    1111    1111",
+            "4111**1111**1111**1111",
+            "3782 | 822463 | 10005",
+        ] {
+            assert_eq!(kinds(text), [Kind::Card], "{text}");
+        }
+        for text in [
+            "10:30:00.123456 2024-01-02 10:30:00.654321",
+            "| 40 | 12 | 34 | 56 | 78 | 90 | 12 | 34 |",
+            "| 123 | 45 | 6789 |",
+            "415:555:2671",
+        ] {
+            assert_eq!(kinds(text), [], "{text}");
         }
     }
 
