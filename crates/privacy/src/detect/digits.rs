@@ -60,10 +60,10 @@ pub(super) fn separates(b: u8) -> bool {
 
 /// Length of what stands between groups in lists, tables and markup, if something such starts here.
 fn parts_groups(bytes: &[u8]) -> Option<usize> {
-    const DOTS: [&[u8]; 7] = ["·", "•", "‧", "∙", "⋅", "・", "、"].map(str::as_bytes);
+    const DOTS: [&str; 7] = ["·", "•", "‧", "∙", "⋅", "・", "、"];
     match bytes.first()? {
         b'|' | b':' | b'+' | b'"' | b'\'' | b'*' | b';' | b'\\' | b'~' | b'[' | b']' => Some(1),
-        0x80.. => DOTS.iter().find(|dot| bytes.starts_with(dot)).map(|dot| dot.len()),
+        0x80.. => DOTS.iter().find(|dot| bytes.starts_with(dot.as_bytes())).map(|dot| dot.len()),
         _ => None,
     }
 }

@@ -73,10 +73,33 @@ const ASKED: [Named; 5] = [Named::Any, Named::Digit, Named::Value, Named::Unlike
 
 /// What documents, forms and code have after such a name instead of a secret.
 const NO_VALUES: &[&str] = &[
-    "string", "strings", "integer", "number", "boolean", "varchar", "optional", "required", "incorrect", "correct",
-    "invalid", "missing", "expired", "undefined", "hidden", "redacted", "removed", "example", "placeholder", "password",
-    "secret", "unknown", "changed", "forgotten", "encrypted", "hashed", "default", "disabled", "enabled",
-    "passwordfield", "sensitive", "textfield",
+    "string",
+    "strings",
+    "integer",
+    "number",
+    "boolean",
+    "varchar",
+    "optional",
+    "required",
+    "incorrect",
+    "correct",
+    "invalid",
+    "missing",
+    "expired",
+    "undefined",
+    "redacted",
+    "removed",
+    "placeholder",
+    "unknown",
+    "changed",
+    "forgotten",
+    "encrypted",
+    "hashed",
+    "disabled",
+    "enabled",
+    "passwordfield",
+    "sensitive",
+    "textfield",
 ];
 
 impl Named {
