@@ -224,8 +224,8 @@ struct Seen<'r> {
     distinct: BTreeSet<(String, u64)>,
     findings: Vec<Finding>,
     matched: PatternSet,
-    /// Ends of the user's turns, and of all turns.
-    ends: [Joiner; 2],
+    /// Ends of what the user says, of what all say, and of every text of the turns.
+    ends: [Joiner; 3],
 }
 
 impl<'r> Seen<'r> {
@@ -238,7 +238,7 @@ impl<'r> Seen<'r> {
             distinct: BTreeSet::new(),
             findings: Vec::new(),
             matched: PatternSet::new(rules.entities.as_ref().map_or(0, Regex::pattern_len)),
-            ends: [Joiner::default(), Joiner::default()],
+            ends: Default::default(),
         }
     }
 
@@ -271,10 +271,12 @@ impl<'r> Seen<'r> {
             self.entities(segment.text, segment);
         }
         self.scan(&text, segment);
-        let groups = match segment.author {
-            Author::User => 0..2,
-            Author::Other => 1..2,
-            Author::None => return,
+        // What stands beside the text of a turn does not part it from the next one.
+        let groups = match (segment.author, segment.is_said()) {
+            (Author::None, _) => return,
+            (Author::User, true) => 0..3,
+            (Author::Other, true) => 1..3,
+            (_, false) => 2..3,
         };
         for group in groups {
             if let Some(joined) = self.ends[group].add(&text) {

@@ -74,7 +74,7 @@ impl Kind {
 /// What is called for each finding, with the text found.
 pub type Report<'r> = dyn FnMut(Kind, &str) + 'r;
 
-/// Looks at one normalised text. What is encoded in it is decoded once and looked at too.
+/// Looks at one normalised text. What is encoded in it is decoded and looked at too.
 pub fn scan(text: &str, report: &mut Report<'_>) {
     plain(text, report);
     decode::decoded(text, &mut |inner| plain(inner, report));

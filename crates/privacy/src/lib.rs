@@ -16,6 +16,7 @@ pub mod detect;
 pub mod ledger;
 pub mod normalise;
 pub mod segments;
+mod words;
 
 pub use classify::{Classified, EntityError, Finding, Request, Rules};
 pub use clear::{Cleared, Denied, Terms, clear};

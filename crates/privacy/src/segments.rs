@@ -3,6 +3,8 @@
 
 use serde_json::Value;
 
+pub use crate::words::{field, is_wire_word};
+
 /// Levels of nesting that are read.
 const MAX_DEPTH: usize = 32;
 /// Digits from which a number is text: a card or an identity number may come unquoted.
@@ -61,6 +63,23 @@ pub struct Segment<'a> {
     pub author: Author,
 }
 
+impl Segment<'_> {
+    /// Whether it is what a turn says, not a name or an option beside it.
+    pub fn is_said(&self) -> bool {
+        matches!(
+            self.path,
+            [Step::Field("messages"), Step::Index(_), Step::Field("content")]
+                | [
+                    Step::Field("messages"),
+                    Step::Index(_),
+                    Step::Field("content"),
+                    Step::Index(_),
+                    Step::Field("text" | "refusal")
+                ]
+        )
+    }
+}
+
 /// Why a walk stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
@@ -115,7 +134,12 @@ impl Walker<'_, '_> {
                 if digits.len() < NUMBER_DIGITS { Ok(()) } else { self.text(&digits) }
             }
             Value::String(s) => self.string(s),
-            Value::Array(items) => items.iter().enumerate().try_for_each(|(i, v)| self.within(Step::Index(i), v)),
+            Value::Array(items) => {
+                if let Some(joined) = in_pieces(items) {
+                    self.text(&joined)?;
+                }
+                items.iter().enumerate().try_for_each(|(i, v)| self.within(Step::Index(i), v))
+            }
             Value::Object(map) => map.iter().enumerate().try_for_each(|(at, (key, v))| match field(key) {
                 Some(name) => self.within(Step::Field(name), v),
                 None => {
@@ -167,120 +191,24 @@ impl Walker<'_, '_> {
     }
 }
 
-/// Values of the API's own that say nothing: roles, kinds, choices.
-pub fn is_wire_word(s: &str) -> bool {
-    matches!(
-        s,
-        "user"
-            | "assistant"
-            | "system"
-            | "developer"
-            | "tool"
-            | "function"
-            | "text"
-            | "refusal"
-            | "auto"
-            | "none"
-            | "required"
-            | "object"
-            | "string"
-            | "integer"
-            | "number"
-            | "boolean"
-            | "array"
-            | "null"
-            | "json_object"
-            | "json_schema"
-            | "low"
-            | "medium"
-            | "high"
-            | "minimal"
-            | "float"
-            | "base64"
-            | "default"
-            | "content"
-            | "stop"
-            | "length"
-            | "tool_calls"
-            | "input_text"
-            | "output_text"
-            | ""
-    )
+/// The numbers of a list as one text: `[4111, 1111, 1111, 1111]` may be a card in pieces.
+fn in_pieces(items: &[Value]) -> Option<String> {
+    let mut joined = String::new();
+    for item in items {
+        let number = match item {
+            Value::Number(n) if n.is_u64() => n.to_string(),
+            Value::String(s)
+                if s.bytes().any(|b| b.is_ascii_digit()) && s.bytes().all(|b| !b.is_ascii_alphabetic()) =>
+            {
+                s.clone()
+            }
+            _ => return None,
+        };
+        joined.push_str(&number);
+        joined.push(' ');
+    }
+    (items.len() > 1 && joined.bytes().filter(u8::is_ascii_digit).count() > NUMBER_DIGITS).then_some(joined)
 }
-
-/// The API's own name of a field, if the key is one. Sorted.
-pub fn field(key: &str) -> Option<&'static str> {
-    FIELDS.binary_search(&key).ok().map(|at| FIELDS[at])
-}
-
-const FIELDS: &[&str] = &[
-    "additionalProperties",
-    "anyOf",
-    "arguments",
-    "audio",
-    "best_of",
-    "content",
-    "default",
-    "description",
-    "dimensions",
-    "echo",
-    "encoding_format",
-    "enum",
-    "frequency_penalty",
-    "function",
-    "function_call",
-    "functions",
-    "id",
-    "image_url",
-    "include_usage",
-    "input",
-    "items",
-    "json_schema",
-    "logit_bias",
-    "logprobs",
-    "max_completion_tokens",
-    "max_tokens",
-    "messages",
-    "metadata",
-    "min_p",
-    "modalities",
-    "model",
-    "n",
-    "name",
-    "parallel_tool_calls",
-    "parameters",
-    "prediction",
-    "presence_penalty",
-    "prompt",
-    "properties",
-    "reasoning_content",
-    "reasoning_effort",
-    "refusal",
-    "repetition_penalty",
-    "required",
-    "response_format",
-    "role",
-    "schema",
-    "seed",
-    "service_tier",
-    "stop",
-    "store",
-    "stream",
-    "stream_options",
-    "strict",
-    "suffix",
-    "temperature",
-    "text",
-    "tool_call_id",
-    "tool_calls",
-    "tool_choice",
-    "tools",
-    "top_k",
-    "top_logprobs",
-    "top_p",
-    "type",
-    "user",
-];
 
 #[cfg(test)]
 mod tests {
@@ -294,11 +222,6 @@ mod tests {
             true
         })?;
         Ok(found)
-    }
-
-    #[test]
-    fn the_fields_are_sorted() {
-        assert!(FIELDS.is_sorted());
     }
 
     #[test]

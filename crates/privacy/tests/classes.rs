@@ -16,7 +16,11 @@ fn public() -> Sensitivity {
 }
 
 fn class(text: &str) -> Class {
-    classify(&public(), &user(text)).class()
+    class_of(&user(text))
+}
+
+fn class_of(body: &Value) -> Class {
+    classify(&public(), body).class()
 }
 
 #[test]
@@ -52,6 +56,59 @@ fn a_number_split_over_messages_is_found() {
     let classified = classify(&public(), &body);
     assert_eq!(classified.class(), Class::Restricted);
     assert_eq!(classified.entities().get("CreditCard"), Some(&1));
+}
+
+#[test]
+fn what_stands_beside_a_text_does_not_part_a_number() {
+    let part = |text: &str| json!({"type": "text", "text": text, "cache_control": {"type": "ephemeral"}});
+    for body in [
+        json!({"messages": [{"role": "user", "content": [part("my card is 4111 1111"), part("1111 1111")]}]}),
+        json!({"messages": [
+            {"role": "user", "name": "jane", "content": "my card is 4111 1111"},
+            {"role": "assistant", "content": "And the rest?", "name": "helper"},
+            {"content": "1111 1111", "role": "user", "name": "jane"},
+        ]}),
+    ] {
+        assert_eq!(class_of(&body), Class::Restricted, "{body}");
+    }
+}
+
+#[test]
+fn a_number_in_pieces_in_a_list_is_found() {
+    for list in
+        [json!([4111, 1111, 1111, 1111]), json!(["4111", "1111", "1111", "1111"]), json!(["4111", 1111, 1111, 1111])]
+    {
+        let schema = json!({"type": "object", "properties": {"x": {"enum": list}}});
+        for body in [
+            json!({"tools": [{"type": "function", "function": {"name": "pay", "parameters": schema}}]}),
+            json!({"metadata": {"x": list}}),
+        ] {
+            assert_eq!(class_of(&body), Class::Restricted, "{body}");
+        }
+    }
+    assert_eq!(class_of(&json!({"metadata": {"x": [1, 2, 3, 1024, 2048, 4096]}})), Class::Public);
+}
+
+#[test]
+fn what_is_encoded_is_found_and_long_texts_and_data_are_not_restricted() {
+    use base64::Engine as _;
+    let encode = |bytes: &[u8]| base64::engine::general_purpose::STANDARD.encode(bytes);
+    let prose = "The review went well, and the launch moves to May; 95% agreed. ".repeat(2000);
+    let card = "4111 1111 1111 1111";
+    for text in [
+        encode(encode(card.as_bytes()).as_bytes()),
+        format!("card={}", encode(card.as_bytes())),
+        card.bytes().map(|b| format!("{b:02x}")).collect(),
+        card.replace(' ', "%2520").replace("4111", "%2534111"),
+        format!(r"{prose}\u0034\u0031\u0031\u0031 1111 1111 1111"),
+        encode(format!("{prose}{card}").as_bytes()),
+    ] {
+        assert_eq!(class(&text), Class::Restricted, "{}", &text[..60.min(text.len())]);
+    }
+    let bytes: Vec<u8> = (0..90 * 1024u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    for text in [prose.clone(), format!(r"{prose}\u0041\n"), format!("data:image/png;base64,{}", encode(&bytes))] {
+        assert_eq!(class(&text), Class::Public, "{}", &text[..60]);
+    }
 }
 
 #[test]

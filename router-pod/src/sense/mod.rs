@@ -59,6 +59,9 @@ pub fn sense(
     caller: &Caller,
     started: Instant,
 ) -> Result<Sensed, Refusal> {
+    for name in [headers::SESSION, headers::FEATURE, headers::PREFER] {
+        once(given, name)?;
+    }
     let snapshot = &in_use.snapshot;
     let classified = classify(app, in_use, given, request, caller)?;
     let widest = snapshot.policy.sensitivity.widest(classified.class());
@@ -102,13 +105,7 @@ fn classify(
     request: &Value,
     caller: &Caller,
 ) -> Result<Classified, Refusal> {
-    let label = match given.get(headers::CLASS) {
-        None => None,
-        Some(value) => Some(value.to_str().ok().and_then(Class::parse).ok_or_else(|| {
-            let message = "x-terrace-class must be Public, Internal, Confidential or Restricted";
-            Refusal::new(Code::InvalidRequest, message)
-        })?),
-    };
+    let label = label(given)?;
     let now = app.clock.now_us();
     let session = text(given, headers::SESSION).map(|id| app.sessions.session(&caller.name, id));
     let begun = Instant::now();
@@ -125,6 +122,32 @@ fn classify(
         app.sessions.raise(session, classified.class(), now);
     }
     Ok(classified)
+}
+
+/// The caller's label: the highest of all that are given.
+fn label(given: &HeaderMap) -> Result<Option<Class>, Refusal> {
+    let mut highest = None;
+    for value in given.get_all(headers::CLASS) {
+        let class = value.to_str().ok().and_then(Class::parse).ok_or_else(|| {
+            let message = "x-terrace-class must be Public, Internal, Confidential or Restricted";
+            Refusal::new(Code::InvalidRequest, message)
+        })?;
+        highest = highest.max(Some(class));
+    }
+    Ok(highest)
+}
+
+/// Refuses a header that is given twice, or that is no text: which one is meant is not guessed.
+fn once(given: &HeaderMap, name: &str) -> Result<(), Refusal> {
+    let mut values = given.get_all(name).iter();
+    let first = values.next();
+    if values.next().is_some() {
+        return Err(Refusal::new(Code::InvalidRequest, format!("{name} is given more than once: send it once")));
+    }
+    if first.is_some_and(|value| value.to_str().is_err()) {
+        return Err(Refusal::new(Code::InvalidRequest, format!("{name} must be visible ASCII characters")));
+    }
+    Ok(())
 }
 
 fn forbidden_at(pointer: &Pointer, class: Class) -> Refusal {

@@ -93,6 +93,32 @@ async fn a_conversation_that_was_sensitive_stays_so() {
 }
 
 #[tokio::test]
+async fn of_several_labels_the_highest_counts_and_other_headers_come_once() {
+    let cloud = Scripted::new("big", 8, Act::Say("far"));
+    let mut world = World::new();
+    world.endpoint("cloud", Boundary::Public, &cloud).await;
+    world.start().await;
+    let class = |value| ("x-terrace-class", value);
+    for labels in [["Public", "Restricted"], ["Restricted", "Public"]] {
+        let reply = post(world.listen, CHAT, &labels.map(class), &question("hi")).await;
+        assert_eq!(reply.code(), "boundary_denied", "{labels:?}: {reply:?}");
+    }
+    let reply = post(world.listen, CHAT, &["Public", "Secret"].map(class), &question("hi")).await;
+    assert_eq!((reply.status.as_u16(), reply.code().as_str()), (400, "invalid_request"), "{reply:?}");
+    for name in ["x-terrace-session", "x-terrace-feature", "x-terrace-prefer"] {
+        let twice = [(name, "cost"), (name, "privacy")];
+        let reply = post(world.listen, CHAT, &twice, &question("hi")).await;
+        assert_eq!((reply.status.as_u16(), reply.code().as_str()), (400, "invalid_request"), "{name}: {reply:?}");
+        assert!(reply.json()["error"]["message"].as_str().unwrap().contains(name), "{reply:?}");
+    }
+    let reply = post(world.listen, CHAT, &[("x-terrace-session", "s-é")], &question("hi")).await;
+    assert_eq!((reply.status.as_u16(), reply.code().as_str()), (400, "invalid_request"), "{reply:?}");
+    assert_eq!(cloud.count(), 0);
+    let reply = post(world.listen, CHAT, &["Public", "Public"].map(class), &question("hi")).await;
+    assert_eq!((reply.status.as_u16(), cloud.count()), (200, 1), "{reply:?}");
+}
+
+#[tokio::test]
 async fn a_private_endpoint_outside_its_ranges_is_never_dialled() {
     let private = Scripted::new("big", 8, Act::Say("x"));
     for (loopback, want) in [(false, 503), (true, 200)] {

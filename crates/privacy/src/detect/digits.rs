@@ -5,16 +5,19 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use super::{Kind, Report};
 
-/// Characters between two digits of one run, at most.
+/// Bytes between two digits of one number, at most.
 const MAX_GAP: usize = 3;
-/// Digits of a run that are looked at; what is longer is no number that a person has.
-const MAX_DIGITS: usize = 64;
+/// Bytes between two groups of a card in lists, tables and markup, at most.
+const MAX_WIDE_GAP: usize = 12;
+/// Digits that are looked at from one start: the longest number, and one more to see that it ends there.
+const WINDOW: usize = 20;
 
-/// One digit of a run: its value and where it stands.
+/// One digit of a run: its value, where it stands, and whether the gap before it is one that only cards have.
 #[derive(Clone, Copy)]
 struct Digit {
     value: u8,
     at: usize,
+    wide: bool,
 }
 
 /// Finds numbers in a text.
@@ -25,15 +28,23 @@ pub fn scan(text: &str, report: &mut Report<'_>) {
     while let Some(start) = bytes[at..].iter().position(u8::is_ascii_digit).map(|i| at + i) {
         run.clear();
         at = start;
-        let mut end = start;
+        let (mut end, mut wide) = (start, false);
         while at < bytes.len() {
             if bytes[at].is_ascii_digit() {
-                run.push(Digit { value: bytes[at] - b'0', at });
+                run.push(Digit { value: bytes[at] - b'0', at, wide });
                 end = at + 1;
                 at = end;
-            } else if at - end < MAX_GAP && separates(bytes[at]) {
+                wide = false;
+            } else if separates(bytes[at]) {
                 at += 1;
+            } else if let Some(length) = parts_groups(&bytes[at..]) {
+                at += length;
+                wide = true;
             } else {
+                break;
+            }
+            wide |= at - end > MAX_GAP;
+            if at - end > MAX_WIDE_GAP {
                 break;
             }
         }
@@ -47,18 +58,31 @@ pub(super) fn separates(b: u8) -> bool {
     matches!(b, b' ' | b'-' | b'.' | b'/' | b'_' | b',' | b'\n' | b'\t' | b'\r' | b'(' | b')')
 }
 
+/// Length of what stands between groups in lists, tables and markup, if something such starts here.
+fn parts_groups(bytes: &[u8]) -> Option<usize> {
+    const DOTS: [&str; 7] = ["·", "•", "‧", "∙", "⋅", "・", "、"];
+    match bytes.first()? {
+        b'|' | b':' | b'+' | b'"' | b'\'' | b'*' | b';' | b'\\' | b'~' | b'[' | b']' => Some(1),
+        0x80.. => DOTS.iter().find(|dot| bytes.starts_with(dot.as_bytes())).map(|dot| dot.len()),
+        _ => None,
+    }
+}
+
 fn look(text: &str, run: &[Digit], report: &mut Report<'_>) {
     ip(text, run, report);
     // A number may stand among others: try it wherever a group starts, as long as groups go on.
-    let mut taken = 0;
-    for start in (0..run.len().min(MAX_DIGITS)).filter(|&i| i == 0 || run[i].at > run[i - 1].at + 1) {
-        if start < taken {
+    let (mut taken, mut by_phone) = (0, false);
+    for start in (0..run.len()).filter(|&i| i == 0 || run[i].at > run[i - 1].at + 1) {
+        // A telephone number proves little: what starts inside one may still be a card.
+        if start < taken && !by_phone {
             continue;
         }
-        if let Some((kind, length)) = number(text, &run[start..run.len().min(start + MAX_DIGITS)]) {
+        if let Some((kind, length)) = number(text, &run[start..run.len().min(start + WINDOW)])
+            && (start >= taken || kind != Kind::Phone)
+        {
             let found = &text[run[start].at..=run[start + length - 1].at];
             report(kind, found);
-            taken = start + length;
+            (taken, by_phone) = (start + length, kind == Kind::Phone);
         }
     }
 }
@@ -67,9 +91,13 @@ fn look(text: &str, run: &[Digit], report: &mut Report<'_>) {
 fn number(text: &str, run: &[Digit]) -> Option<(Kind, usize)> {
     let ends =
         |length: usize| length <= run.len() && run.get(length).is_none_or(|next| next.at > run[length - 1].at + 1);
-    if let Some(length) = (12..=19).rev().find(|&n| ends(n) && card(&run[..n])) {
+    let first_wide = run.iter().skip(1).position(|d| d.wide).map_or(run.len(), |i| i + 1);
+    let cards = |&n: &usize| ends(n) && card(&run[..n]) && (n <= first_wide || grouped_as_card(&run[..n]));
+    if let Some(length) = (12..=19).rev().find(cards) {
         return Some((Kind::Card, length));
     }
+    // What is no card has no wide gaps.
+    let ends = |length: usize| length <= first_wide && ends(length);
     if ends(17) && resident_id(text, &run[..17], true) {
         return Some((Kind::ResidentId, 17));
     }
@@ -79,7 +107,11 @@ fn number(text: &str, run: &[Digit]) -> Option<(Kind, usize)> {
     if ends(9) && ssn(text, &run[..9]) {
         return Some((Kind::Ssn, 9));
     }
-    (7..=15).rev().find(|&n| ends(n) && phone(text, &run[..n])).map(|n| (Kind::Phone, n))
+    if run.len() < 7 {
+        return None;
+    }
+    let called = named(text, run[0].at, PHONE_WORDS);
+    (7..=15).rev().find(|&n| ends(n) && phone(text, &run[..n], called)).map(|n| (Kind::Phone, n))
 }
 
 fn value(digits: &[Digit]) -> u64 {
@@ -107,6 +139,17 @@ fn card(digits: &[Digit]) -> bool {
         _ => false,
     };
     brand && luhn(digits) && digits.iter().any(|d| d.value != digits[0].value)
+}
+
+/// Whether the groups are those that are printed on cards; a table of other numbers rarely has them.
+fn grouped_as_card(digits: &[Digit]) -> bool {
+    match gaps(digits)[..] {
+        [4, 10] => matches!(digits.len(), 14 | 15),
+        [8] => digits.len() == 16,
+        [4, 8, 12] => (13..=16).contains(&digits.len()),
+        [4, 8, 12, 16] => true,
+        _ => false,
+    }
 }
 
 fn luhn(digits: &[Digit]) -> bool {
@@ -161,8 +204,11 @@ fn resident_id(text: &str, digits: &[Digit], x: bool) -> bool {
     (1900..2100).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day) && (sum + check) % 11 == 1
 }
 
+/// Words before a telephone number.
+const PHONE_WORDS: &[&str] = &["phone", "mobile", "call me", "cell:", "tel:", "tel.", "电话", "手机"];
+
 /// With a plus and a country, as a US number in groups, as a Chinese mobile number, or after a word for it.
-fn phone(text: &str, digits: &[Digit]) -> bool {
+fn phone(text: &str, digits: &[Digit], called: bool) -> bool {
     let n = digits.len();
     let bytes = text.as_bytes();
     let mut before = digits[0].at;
@@ -174,12 +220,7 @@ fn phone(text: &str, digits: &[Digit]) -> bool {
     let us = n == 10 && gaps == [3, 6] && digits[0].value > 1 && digits[3].value > 1;
     let us_long = n == 11 && gaps == [1, 4, 7] && digits[0].value == 1;
     let chinese = n == 11 && gaps.is_empty() && digits[0].value == 1 && digits[1].value >= 3 && !glued(bytes, digits);
-    (plus && n >= 8 && digits[0].value > 0)
-        || us
-        || us_long
-        || chinese
-        || (n <= 13
-            && named(text, digits[0].at, &["phone", "mobile", "call me", "cell:", "tel:", "tel.", "电话", "手机"]))
+    (plus && n >= 8 && digits[0].value > 0) || us || us_long || chinese || (n <= 13 && called)
 }
 
 /// Whether a letter or digit touches the number: then it is a part of some identifier.
@@ -254,12 +295,48 @@ mod tests {
     }
 
     #[test]
+    fn groups_of_a_card_in_lists_tables_and_markup() {
+        for text in [
+            "4111·1111·1111·1111",
+            "4111 • 1111 • 1111 • 1111",
+            "| 4111 | 1111 | 1111 | 1111 |",
+            "4111:1111:1111:1111",
+            "4111+1111+1111+1111",
+            r#"["4111","1111","1111","1111"]"#,
+            "[\n    \"4111\",\n    \"1111\",\n    \"1111\",\n    \"1111\"\n]",
+            "4111    1111    1111    1111",
+            "4111**1111**1111**1111",
+            "3782 | 822463 | 10005",
+        ] {
+            assert_eq!(kinds(text), [Kind::Card], "{text}");
+        }
+        for text in [
+            "10:30:00.123456 2024-01-02 10:30:00.654321",
+            "| 40 | 12 | 34 | 56 | 78 | 90 | 12 | 34 |",
+            "| 123 | 45 | 6789 |",
+            "415:555:2671",
+        ] {
+            assert_eq!(kinds(text), [], "{text}");
+        }
+    }
+
+    #[test]
     fn what_only_looks_like_a_card_is_none() {
         for text in
             ["4111111111111112", "1234567890123456", "0000000000000000", "41111111111111111111111", "9999999999999995"]
         {
             assert!(!kinds(text).contains(&Kind::Card), "{text}");
         }
+    }
+
+    #[test]
+    fn a_number_after_any_number_of_others_is_found() {
+        let numbers: String = (10023..10036).map(|n| format!("{n}, ")).collect();
+        for before in [numbers, "030 1234567\n".repeat(7), "4000-0000-0000-0000\n".repeat(4), "1 ".repeat(5000)] {
+            assert!(kinds(&format!("{before}4111 1111 1111 1111")).contains(&Kind::Card), "{before}");
+            assert!(kinds(&format!("{before}123-45-6789")).contains(&Kind::Ssn), "{before}");
+        }
+        assert!(kinds("phone 555\n4111 1111 1111 1111").contains(&Kind::Card));
     }
 
     #[test]

@@ -23,19 +23,35 @@ pub fn scan(text: &str, report: &mut Report<'_>) {
     }
 }
 
-/// How many bytes hold `length` letters and digits, with at most one space or hyphen between two, if they check.
+/// Characters between two groups, at most.
+const MAX_GAP: usize = 3;
+
+/// How many bytes hold `length` letters and digits, if they check. One space or hyphen may stand between two; more, and
+/// lines, tabs and dots, only if most of it is digits: words would check too often.
 fn take(bytes: &[u8], length: usize) -> Option<usize> {
     let mut code = [0u8; 34];
-    let (mut n, mut at) = (0, 0);
+    let (mut n, mut at, mut gap, mut wide) = (0, 0, 0, false);
     while n < length {
         let b = *bytes.get(at)?;
+        at += 1;
         if b.is_ascii_alphanumeric() {
             code[n] = b.to_ascii_uppercase();
             n += 1;
-        } else if !matches!(b, b' ' | b'-') || !bytes[at - 1].is_ascii_alphanumeric() {
+            gap = 0;
+            continue;
+        }
+        gap += 1;
+        match b {
+            b' ' | b'-' => wide |= gap > 1,
+            b'\n' | b'\r' | b'\t' | b'.' => wide = true,
+            _ => return None,
+        }
+        if gap > MAX_GAP {
             return None;
         }
-        at += 1;
+    }
+    if wide && code[..length].iter().filter(|b| b.is_ascii_digit()).count() * 2 < length {
+        return None;
     }
     let moved = code[4..length].iter().chain(&code[..4]);
     let rest = moved.fold(0u32, |rest, &b| match b {
@@ -92,6 +108,10 @@ mod tests {
             "GB82 WEST 1234 5698 7654 32",
             "账号FR1420041010050500013M02606。",
             "NL91-ABNA-0417-1643-00",
+            "DE89  3704  0044  0532  0130  00",
+            "DE89\n3704\n0044\n0532\n0130\n00",
+            "DE89\t3704\t0044\t0532\t0130\t00",
+            "DE89.3704.0044.0532.0130.00",
         ] {
             assert_eq!(count(text), 1, "{text}");
         }
@@ -104,7 +124,8 @@ mod tests {
             "DE88370400440532013000",
             "ZZ89370400440532013000",
             "DE8937040044053201300",
-            "DE89  370400440532013000",
+            "DE89    370400440532013000",
+            "DE89, 370400440532013000",
             "DE",
         ] {
             assert_eq!(count(text), 0, "{text}");

@@ -3,6 +3,7 @@
 
 use std::sync::OnceLock;
 
+use regex_automata::Input;
 use regex_automata::meta::{BuildError, Regex};
 use regex_automata::util::syntax;
 
@@ -18,6 +19,9 @@ const PREFIXED: &[(Kind, &str)] = &[
     (Kind::ApiKey, r"xox[abeoprs]-[A-Za-z0-9-]{10}"),
     (Kind::ApiKey, r"xapp-[0-9]-[A-Za-z0-9-]{10}"),
     (Kind::ApiKey, r"sk-(?:[a-z]+[0-9]{0,2}-)*[A-Za-z0-9_]{20}"),
+    (Kind::ApiKey, r"sk-(?:ant|proj|svcacct|admin|or)-[A-Za-z0-9_-]{24}"),
+    (Kind::ApiKey, r"ya29\.[A-Za-z0-9_-]{20}"),
+    (Kind::ApiKey, r"hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9/_-]{20}"),
     (Kind::ApiKey, r"[sr]k_(?:live|test)_[A-Za-z0-9]{16}"),
     (Kind::ApiKey, r"AIza[A-Za-z0-9_-]{35}"),
     (Kind::ApiKey, r"hf_[A-Za-z]{30}"),
@@ -31,11 +35,93 @@ const PREFIXED: &[(Kind, &str)] = &[
     (Kind::ConnectionString, r"AccountKey=[A-Za-z0-9+/]{40}"),
 ];
 
-/// A name for a secret, then its value.
-const NAMED: &[(Kind, &str)] = &[(
-    Kind::Password,
-    r#"(?i:password|passwd|passphrase|api[_-]?key|secret[_-]?key|client[_-]?secret|access[_-]?token|private[_-]?key)["']?\s{0,2}(?:[:=]|is )\s{0,2}["']?[^\s"',;<>{}$*]{8}"#,
-)];
+/// A name for a secret, then its value; in the order of [`Named`].
+const NAMED: &[(Kind, &str)] = &[
+    (
+        Kind::ApiKey,
+        r#"(?i:aws_?secret_?access_?key)[\\"']{0,2}\s{0,4}(?:=>|:=|[:=])\s{0,4}[\\"']{0,2}[A-Za-z0-9+/]{30,80}"#,
+    ),
+    (Kind::ApiKey, r"(?i:bearer)\s{1,4}[A-Za-z0-9._~+/-]{20,200}"),
+    (
+        Kind::Password,
+        r#"(?i:pass(?:word|wd|phrase|code)|pwd|(?:db|my|pg|user|admin|root|smtp|mail|redis|ftp)[_-]?pass|api[_-]?key|secret[_-]?key|client[_-]?secret|access[_-]?(?:token|key)|auth[_-]?token|private[_-]?key)[\\"']{0,2}\s{0,4}(?:=>|:=|[:=])\s{0,4}[\\"']{0,2}[^\s"',;<>{}$*=:(\[\\][^\s"',;]{5,60}"#,
+    ),
+    (
+        Kind::Password,
+        r#"(?i:secret|token|credential)[\\"']{0,2}\s{0,4}(?:=>|:=|[:=])\s{0,4}[\\"']{0,2}[^\s"',;<>{}$*=:(\[\\][^\s"',;]{5,60}"#,
+    ),
+    (
+        Kind::Password,
+        r#"(?i:password|passwd|passphrase|api[_-]?key|secret[_-]?key|client[_-]?secret|access[_-]?token|private[_-]?key)["']?\s{0,2}is \s{0,2}["']?[^\s"',;<>{}$*]{8}"#,
+    ),
+];
+
+/// What each of [`NAMED`] asks of the value that it found.
+#[derive(Clone, Copy)]
+enum Named {
+    /// Nothing more.
+    Any,
+    /// A digit: words are none.
+    Digit,
+    /// No word that stands where a value would, and no code.
+    Value,
+    /// The same, and something that a word has not: the name is an everyday word.
+    Unlike,
+}
+
+const ASKED: [Named; 5] = [Named::Any, Named::Digit, Named::Value, Named::Unlike, Named::Any];
+
+/// What documents, forms and code have after such a name instead of a secret.
+const NO_VALUES: &[&str] = &[
+    "string",
+    "strings",
+    "integer",
+    "number",
+    "boolean",
+    "varchar",
+    "optional",
+    "required",
+    "incorrect",
+    "correct",
+    "invalid",
+    "missing",
+    "expired",
+    "undefined",
+    "redacted",
+    "removed",
+    "placeholder",
+    "unknown",
+    "changed",
+    "forgotten",
+    "encrypted",
+    "hashed",
+    "disabled",
+    "enabled",
+    "passwordfield",
+    "sensitive",
+    "textfield",
+];
+
+impl Named {
+    /// Whether what was found, name and value, is a secret.
+    fn holds(self, found: &str) -> bool {
+        let (name, value) = found.split_at(found.find([':', '=', ' ']).unwrap_or(0));
+        let value = value.trim_start_matches([':', '=', '>', ' ', '\t', '\n', '\r', '"', '\'', '\\']);
+        let value = value.trim_end_matches(['.', '!', '?', ')', ']', '}', '>', '`', '\\']);
+        let digit = value.bytes().any(|b| b.is_ascii_digit());
+        let code = value.contains(['(', ')', '[', ']', '{', '}', '<', '>']) || value.starts_with('&');
+        let place = name.to_ascii_lowercase().ends_with("pwd") && value.starts_with(['/', '~', '.']);
+        let lower = value.to_ascii_lowercase();
+        let read = ["process.env", "os.environ", "os.getenv", "std::env", "env."].iter().any(|p| lower.starts_with(p));
+        let word = NO_VALUES.contains(&lower.as_str());
+        match self {
+            Named::Any => true,
+            Named::Digit => digit,
+            Named::Value => !place && !read && !word && (digit || !code),
+            Named::Unlike => digit && !code && !read && value.len() >= 6,
+        }
+    }
+}
 
 struct Patterns {
     regex: Regex,
@@ -66,10 +152,22 @@ pub fn ready() -> bool {
 /// Finds secrets.
 pub fn scan(text: &str, report: &mut Report<'_>) {
     let Ok(patterns) = patterns() else { return };
-    for Patterns { regex, kinds } in patterns {
-        for hit in regex.find_iter(text) {
-            // Patterns match bytes: what was found is shown only where it is text.
-            report(kinds[hit.pattern().as_usize()], text.get(hit.range()).unwrap_or_default());
+    let [prefixed, named] = patterns;
+    for hit in prefixed.regex.find_iter(text) {
+        // Patterns match bytes: what was found is shown only where it is text.
+        report(prefixed.kinds[hit.pattern().as_usize()], text.get(hit.range()).unwrap_or_default());
+    }
+    let mut from = 0;
+    while let Some(hit) = named.regex.find(Input::new(text).range(from..)) {
+        let pattern = hit.pattern().as_usize();
+        let found = text.get(hit.range());
+        if found.is_none_or(|found| ASKED[pattern].holds(found)) {
+            report(named.kinds[pattern], found.unwrap_or_default());
+            from = hit.end();
+        } else {
+            // What was taken for its value may be a name with another one.
+            let name = found.and_then(|f| f.find([':', '=', ' '])).unwrap_or(0);
+            from = hit.start() + name.max(1);
         }
     }
 }
@@ -112,6 +210,54 @@ mod tests {
             (Kind::Password, "API_KEY=\"0123456789\"".to_owned()),
         ] {
             assert_eq!(kinds(&text), [kind], "{text}");
+        }
+    }
+
+    #[test]
+    fn keys_with_hyphens_and_keys_by_name() {
+        let mixed = "a_B-3dE".repeat(8);
+        for (kind, text) in [
+            (Kind::ApiKey, format!("sk-ant-api03-{mixed}")),
+            (Kind::ApiKey, format!("sk-proj-{mixed}")),
+            (Kind::ApiKey, format!("aws_secret_access_key = {}", filler(40))),
+            (Kind::ApiKey, format!("AWS_SECRET_ACCESS_KEY=\"{}\"", filler(40))),
+            (Kind::ApiKey, format!("Authorization: Bearer {}", filler(32))),
+            (Kind::ApiKey, format!("ya29.{mixed}")),
+            (Kind::ApiKey, format!("https://hooks.slack.com/services/T0{0}/B0{0}/{0}{0}", filler(8))),
+            (Kind::Password, "db_pass=hunter22".to_owned()),
+            (Kind::Password, "DB_PASSWORD = 'hunter'".to_owned()),
+            (Kind::Password, "pwd: tr0ub4dor".to_owned()),
+            (Kind::Password, "passwd:P@$$w0rd!".to_owned()),
+            (Kind::Password, "{\\\"password\\\": \\\"hunter22\\\"}".to_owned()),
+            (Kind::Password, "secret: s3cr3t-thing".to_owned()),
+            (Kind::Password, "token = 9f86d081884c".to_owned()),
+            (Kind::Password, "token:password=correct-horse".to_owned()),
+            (Kind::Password, "my password is correct-horse".to_owned()),
+        ] {
+            assert_eq!(kinds(&text), [kind], "{text}");
+        }
+    }
+
+    #[test]
+    fn code_forms_and_prose_about_secrets_hold_none() {
+        for text in [
+            "the token: string that is given",
+            "secret: always whisk the eggs first",
+            "fn login(password: String, token: &str)",
+            "password: required, at least 12 characters",
+            "password: Option<String>",
+            "const token = getToken();",
+            "password = read_password()",
+            "password = os.environ[\"DB_PASSWORD\"]",
+            "apiKey: process.env.API_KEY",
+            "api_key=${API_KEY}",
+            "PWD=/home/jane/project",
+            "max_tokens: 4096",
+            "the bearer of internationalization-standards",
+            "tokens = text.split()",
+            "if password == other_password {",
+        ] {
+            assert_eq!(kinds(text), [], "{text}");
         }
     }
 
