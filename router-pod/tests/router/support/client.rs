@@ -61,7 +61,7 @@ pub async fn raw(to: SocketAddr, bytes: &str) -> String {
     stream.write_all(bytes.as_bytes()).await.unwrap();
     let (mut got, mut part) = (Vec::new(), [0; 1024]);
     while !got.windows(4).any(|w| w == b"\r\n\r\n") {
-        let n = tokio::time::timeout(Duration::from_secs(4), stream.read(&mut part)).await.expect("an answer").unwrap();
+        let n = tokio::time::timeout(Duration::from_secs(4), stream.read(&mut part)).await.unwrap().unwrap();
         if n == 0 {
             break;
         }
