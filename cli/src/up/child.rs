@@ -1,5 +1,6 @@
 //! One program that `terrace up` runs: started, waited for, and ended with its parent.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -7,12 +8,19 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
+use super::log::{self, Weight};
+use crate::out;
+
 /// The variable that names a collector, see `terrace_telemetry::Options::from_env`.
 const OTLP: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+
+/// After so long it is said what a program that is not ready yet is doing.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How often its log is looked at until it is ready.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// A started program.
 #[derive(Debug)]
@@ -22,6 +30,7 @@ pub struct Running {
     child: Child,
     port_file: PathBuf,
     log: PathBuf,
+    next_step: Option<String>,
 }
 
 /// Where the programs' spans go.
@@ -96,15 +105,15 @@ impl Running {
         // A terminal sends Ctrl-C to the whole group; the children end when this program tells them to, in order.
         command.process_group(0);
         let child = command.spawn().with_context(|| format!("cannot start {program}"))?;
-        Ok(Running { name: name.to_owned(), child, port_file, log })
+        Ok(Running { name: name.to_owned(), child, port_file, log, next_step: None })
     }
 
     /// Waits until it serves.
     ///
     /// # Errors
-    /// It ended first (its last log lines are shown), or it took longer than `limit`.
+    /// It ended first, or it took longer than `limit`: with the reason.
     pub async fn ready(&mut self, limit: Duration) -> Result<Ports> {
-        let deadline = Instant::now() + limit;
+        let (begun, mut looked, mut told) = (Instant::now(), Duration::ZERO, HashSet::new());
         loop {
             if let Ok(bytes) = std::fs::read(&self.port_file) {
                 let ports: Value = serde_json::from_slice(&bytes).context("a port file is damaged")?;
@@ -113,10 +122,14 @@ impl Running {
                 return Ok(Ports { listen });
             }
             if let Some(status) = self.child.try_wait()? {
-                bail!("{} ended with {status} before it was ready:\n{}", self.name, self.last_words().await);
+                bail!("{} ended with {status} before it was ready: {}", self.name, self.reason());
             }
-            if Instant::now() > deadline {
-                bail!("{} is not ready after {} s:\n{}", self.name, limit.as_secs(), self.last_words().await);
+            if begun.elapsed() > limit {
+                bail!("{} is not ready after {} s: {}", self.name, limit.as_secs(), self.reason());
+            }
+            if begun.elapsed() >= looked + LOOK {
+                looked = begun.elapsed();
+                self.tell(looked, &mut told);
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -125,7 +138,7 @@ impl Running {
     /// Resolves when it ends by itself.
     pub async fn ended(&mut self) -> String {
         let status = self.child.wait().await.map_or_else(|e| e.to_string(), |s| s.to_string());
-        format!("{} ended with {status}:\n{}", self.name, self.last_words().await)
+        format!("{} ended with {status}: {}", self.name, self.reason())
     }
 
     /// Tells it to end, and after `grace` makes it.
@@ -140,29 +153,51 @@ impl Running {
         }
     }
 
-    /// The last lines of its log that say something.
-    async fn last_words(&self) -> String {
-        let Ok(file) = tokio::fs::File::open(&self.log).await else { return String::new() };
-        let mut lines = BufReader::new(file).lines();
-        let mut last = std::collections::VecDeque::new();
-        while let Ok(Some(line)) = lines.next_line().await {
-            last.push_back(format!("    {}", plain(&line)));
-            if last.len() > 6 {
-                last.pop_front();
+    /// Adds what to do if what it needs cannot be reached.
+    pub fn or_else(mut self, next_step: Option<String>) -> Running {
+        self.next_step = next_step;
+        self
+    }
+
+    fn log_text(&self) -> String {
+        // A log that cannot be read says nothing.
+        std::fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    }
+
+    /// Why it ended or is not ready, and what to do.
+    fn reason(&self) -> String {
+        let reason = log::reason(&self.log_text());
+        let next_step = self.next_step.as_ref().filter(|_| !reason_is_here(&reason));
+        next_step.map_or_else(|| reason.clone(), |step| format!("{reason}; {step}"))
+    }
+
+    /// Says what is new: what is in its way at once, what it does only when it takes a while.
+    fn tell(&self, waited: Duration, told: &mut HashSet<String>) {
+        let log = self.log_text();
+        let mut seen = told.clone();
+        for said in log::news(&log, &mut seen) {
+            // Why it ends is said when it has.
+            let now = said.weight == Weight::Warning || said.weight == Weight::Note && waited >= PATIENCE;
+            if now {
+                let step = self.next_step.as_ref().filter(|step| {
+                    said.weight == Weight::Warning && !reason_is_here(&said.text) && told.insert((*step).clone())
+                });
+                out::note(match step {
+                    Some(step) => format!("{}: {}; {step}", self.name, said.text),
+                    None => format!("{}: {}", self.name, said.text),
+                });
+                told.insert(said.text);
             }
         }
-        last.make_contiguous().join("\n")
+        if let Some(step) = self.next_step.as_ref().filter(|_| waited >= PATIENCE)
+            && told.insert(step.clone())
+        {
+            out::note(format_args!("{} is not ready yet; if the model's source cannot be reached, {step}", self.name));
+        }
     }
 }
 
-/// A structured log line as a sentence.
-fn plain(line: &str) -> String {
-    let Ok(value) = serde_json::from_str::<Value>(line) else { return line.to_owned() };
-    let message = value.pointer("/fields/message").or_else(|| value.get("message")).and_then(Value::as_str);
-    let error = value.pointer("/fields/error").or_else(|| value.get("error")).and_then(Value::as_str);
-    match (message, error) {
-        (Some(message), Some(error)) => format!("{message}: {error}"),
-        (Some(message), None) => message.to_owned(),
-        _ => line.to_owned(),
-    }
+/// Whether a program fails for a reason of its own, whatever can be reached.
+fn reason_is_here(reason: &str) -> bool {
+    !["cannot be reached", "answers HTTP", "asking for the model", "said nothing"].iter().any(|t| reason.contains(t))
 }

@@ -114,17 +114,20 @@ impl Fleet {
                     ]),
                 ]
                 .concat();
-                started.push((tier.clone(), identity.uri(), self.agents.len()));
-                self.agents.push(Running::start("terrace-agent", &name, folder.path(), traces, &arguments)?);
+                started.push((tier.clone(), identity.uri()));
+                let next_step = models::next_step(spec, models);
+                if let (Some(_), Some(source)) = (&next_step, &spec.model.source.http) {
+                    let models = models.display();
+                    out::note(format_args!("{name}: its model is not in {models}: asking {}", source.url));
+                }
+                let agent = Running::start("terrace-agent", &name, folder.path(), traces, &arguments)?;
+                self.agents.push(agent.or_else(next_step));
             }
         }
-        let mut devices = Vec::new();
-        for (tier, server_name, index) in started {
-            let agent = &mut self.agents[index];
-            let ports = agent.ready(limit).await?;
-            devices.push(device(&tier, &agent.name, ports.listen, server_name));
-        }
-        Ok(devices)
+        let ready = self.agents.iter_mut().map(|agent| agent.ready(limit));
+        let ports = futures::future::try_join_all(ready).await?;
+        let devices = started.iter().zip(&self.agents).zip(ports);
+        Ok(devices.map(|(((tier, uri), agent), at)| device(tier, &agent.name, at.listen, uri.clone())).collect())
     }
 
     /// Resolves when a program ends by itself, with what it said last.

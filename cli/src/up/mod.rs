@@ -6,6 +6,7 @@
 mod child;
 mod fleet;
 mod folder;
+mod log;
 pub mod manifests;
 mod models;
 pub mod state;

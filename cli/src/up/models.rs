@@ -10,6 +10,20 @@ pub fn cached(models: &Path, sha256: &str) -> Option<PathBuf> {
     Some(models.join(format!("{sha256}.gguf"))).filter(|p| p.is_file())
 }
 
+/// What to do if the source of a model that is not in the cache cannot be reached; none: the source is not asked.
+pub fn next_step(fleet: &Fleet, models: &Path) -> Option<String> {
+    let digest = fleet.model.sha256.as_ref()?;
+    if fleet.model.source.http.is_none() || cached(models, digest.as_str()).is_some() {
+        return None;
+    }
+    let usual = super::state::cache_folder().join("models");
+    Some(format!(
+        "put {digest}.gguf in {} (`make model` brings the examples' models to {}), or name the folder that has it with --models",
+        models.display(),
+        usual.display()
+    ))
+}
+
 /// The agent's flags for its model.
 ///
 /// # Errors

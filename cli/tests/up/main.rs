@@ -1,4 +1,5 @@
 //! `terrace up` as a program.
 
+mod missing;
 mod support;
 mod traces;
