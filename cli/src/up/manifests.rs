@@ -28,6 +28,8 @@ pub struct Manifests {
     budgets: Vec<LatencyBudget>,
     secrets: BTreeMap<Key, BTreeMap<String, Vec<u8>>>,
     others: Vec<Value>,
+    /// Which file each object is in, by kind, namespace and name.
+    given: BTreeMap<(String, String, String), String>,
 }
 
 /// An object's place.
@@ -65,8 +67,9 @@ pub fn read(paths: &[PathBuf]) -> Result<Manifests> {
     for path in paths {
         for file in files(path)? {
             let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-            match yaml::read(&file.display().to_string(), &text) {
-                Ok(documents) => documents.into_iter().for_each(|d| manifests.add(d)),
+            let file = file.display().to_string();
+            match yaml::read(&file, &text) {
+                Ok(documents) => wrong.extend(documents.into_iter().filter_map(|d| manifests.add(d, &file).err())),
                 Err(problems) => wrong.push(problems.to_string()),
             }
         }
@@ -74,13 +77,14 @@ pub fn read(paths: &[PathBuf]) -> Result<Manifests> {
     if wrong.is_empty() { Ok(manifests) } else { bail!("these manifests are refused:\n{}", wrong.join("\n")) }
 }
 
-/// What the API server gives an object when it is applied.
-fn place<T: Resource<DynamicType = ()>>(object: &mut T) {
+/// What the API server gives an object when it is applied. Answers its namespace and name.
+fn place<T: Resource<DynamicType = ()>>(object: &mut T) -> Key {
     let meta = object.meta_mut();
     let namespace = meta.namespace.get_or_insert_with(|| "default".into()).clone();
     let name = meta.name.clone().unwrap_or_default();
     meta.uid.get_or_insert_with(|| format!("{}-{namespace}-{name}", T::kind(&()).to_lowercase()));
     meta.generation.get_or_insert(1);
+    (namespace, name)
 }
 
 fn placed<T: Resource>(object: &T) -> Placed {
@@ -92,24 +96,46 @@ fn placed<T: Resource>(object: &T) -> Placed {
 }
 
 impl Manifests {
-    fn add(&mut self, manifest: Manifest) {
+    /// Takes an object in.
+    ///
+    /// # Errors
+    /// It is there already: the sentence names both files.
+    fn add(&mut self, manifest: Manifest, file: &str) -> Result<(), String> {
         match manifest {
             Manifest::Tier(mut tier) => {
-                place(tier.as_mut());
+                let place = place(tier.as_mut());
+                self.once("Tier", place, file)?;
                 self.tiers.push(*tier);
             }
             Manifest::RoutingPolicy(mut policy) => {
-                place(policy.as_mut());
+                let place = place(policy.as_mut());
+                self.once("RoutingPolicy", place, file)?;
                 self.policies.push(*policy);
             }
             Manifest::LatencyBudget(mut budget) => {
-                place(budget.as_mut());
+                let place = place(budget.as_mut());
+                self.once("LatencyBudget", place, file)?;
                 self.budgets.push(*budget);
             }
             Manifest::Other(value) => {
+                let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+                if let (Some(kind), Some(name)) = (text("/kind"), text("/metadata/name")) {
+                    let namespace = text("/metadata/namespace").unwrap_or_else(|| "default".into());
+                    self.once(&kind, (namespace, name), file)?;
+                }
                 self.secret(&value);
                 self.others.push(value);
             }
+        }
+        Ok(())
+    }
+
+    fn once(&mut self, kind: &str, (namespace, name): Key, file: &str) -> Result<(), String> {
+        let said = format!("{kind} {namespace}/{name}");
+        match self.given.insert((kind.to_owned(), namespace, name), file.to_owned()) {
+            None => Ok(()),
+            Some(other) if other == file => Err(format!("{file}: {said} is there twice: leave one of them")),
+            Some(other) => Err(format!("{file}: {said} is also in {other}: leave it in one of them")),
         }
     }
 
@@ -274,3 +300,7 @@ impl Manifests {
         self.secrets.get(&key)?.get(reference.key.as_str())
     }
 }
+
+#[cfg(test)]
+#[path = "manifests_tests.rs"]
+mod tests;
