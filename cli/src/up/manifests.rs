@@ -43,6 +43,12 @@ pub struct Placed {
     pub name: String,
 }
 
+impl std::fmt::Display for Placed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
 /// Files of a path: itself, or the YAML files of a folder in order of their names.
 fn files(path: &Path) -> Result<Vec<PathBuf>> {
     if !path.is_dir() {
@@ -159,7 +165,7 @@ impl Manifests {
     /// What applies to all of them together: at least one policy; what is accepted but does nothing yet, in sentences.
     ///
     /// # Errors
-    /// There is no policy, or a policy does not fit its tiers and budgets.
+    /// There is no policy, a policy does not fit its tiers and budgets, or a budget is for a policy that is not there.
     pub fn check(&self) -> Result<Vec<String>> {
         if self.policies.is_empty() {
             bail!("the manifests hold no RoutingPolicy: add one that names the tiers, as examples/quickstart does");
@@ -167,6 +173,27 @@ impl Manifests {
         for policy in &self.policies {
             self.compile(policy, "check", 0)?;
         }
+        self.budgets.iter().try_for_each(|budget| self.budget(budget))?;
+        Ok(self.quiet())
+    }
+
+    /// A budget's policy is there.
+    fn budget(&self, budget: &LatencyBudget) -> Result<()> {
+        let (own, name) = (budget.namespace().unwrap_or_default(), budget.spec.policy_ref.name.as_str());
+        let mine = |p: &RoutingPolicy| p.name_any() == name && p.namespace().as_deref() == Some(own.as_str());
+        if !self.policies.iter().any(mine) {
+            let known: Vec<String> = self.policies.iter().map(|p| placed(p).to_string()).collect();
+            bail!(
+                "LatencyBudget {}: policy {own}/{name} is not in the manifests; there are: {}: name one of its own namespace in spec.policyRef",
+                budget.name_any(),
+                known.join(", ")
+            );
+        }
+        Ok(())
+    }
+
+    /// What is accepted but does nothing yet.
+    fn quiet(&self) -> Vec<String> {
         let mut quiet = Vec::new();
         let mut tell = |object: String, paths: Vec<String>| {
             quiet.extend(paths.into_iter().map(|path| format!("{object}: {path} is accepted but does nothing yet")));
@@ -174,7 +201,7 @@ impl Manifests {
         self.tiers.iter().for_each(|t| tell(format!("Tier {}", t.name_any()), inactive_fields(t)));
         self.policies.iter().for_each(|p| tell(format!("RoutingPolicy {}", p.name_any()), inactive_fields(p)));
         self.budgets.iter().for_each(|b| tell(format!("LatencyBudget {}", b.name_any()), inactive_fields(b)));
-        Ok(quiet)
+        quiet
     }
 
     /// Documents of kinds that are not ours.

@@ -32,3 +32,14 @@ fn an_object_that_is_given_twice_is_refused_with_both_files() {
     let elsewhere = TIER.replace("{name: edge}", "{name: edge, namespace: other}");
     assert!(manifests(&[TIER, &elsewhere]).is_ok());
 }
+
+#[test]
+fn a_budget_for_a_policy_that_is_not_there_is_refused_by_name() {
+    let astray = BUDGET.replace("policyRef: {name: assistant}", "policyRef: {name: asistant}");
+    let said = manifests(&[TIER, NEXT, POLICY, &astray]).unwrap().check().unwrap_err().to_string();
+    assert!(said.starts_with("LatencyBudget default: policy default/asistant is not in the manifests"), "{said}");
+    assert!(said.contains("default/assistant"), "{said}");
+    let elsewhere = BUDGET.replace("{name: default}", "{name: default, namespace: other}");
+    assert!(manifests(&[TIER, NEXT, POLICY, &elsewhere]).unwrap().check().is_err());
+    assert!(manifests(&[TIER, NEXT, POLICY, BUDGET]).unwrap().check().is_ok());
+}
