@@ -16,13 +16,14 @@ pub struct Check {
     pub files: Vec<PathBuf>,
 }
 
-/// Checks, and says what is accepted without effect yet.
+/// Checks the manifests of a fleet or a part of one, and says what is accepted without effect yet and what refers to a
+/// kind that is not among them.
 ///
 /// # Errors
 /// Everything that would be refused, with file, document, object, path and what to write instead.
 pub fn run(check: &Check) -> Result<()> {
     let manifests = manifests::read(&check.files)?;
-    for line in manifests.check()? {
+    for line in manifests.part()? {
         out::line(line)?;
     }
     out::line("the manifests hold")

@@ -29,7 +29,7 @@ enum Command {
     Ask(ask::Ask),
     /// Run a trace against a model of the fleet, decided as the routers decide: overflow, lateness, cost.
     Simulate(simulate::Simulate),
-    /// Check manifests as the API server and the operator would.
+    /// Check manifests as the API server and the operator would: those of a fleet, or of a part of one.
     Check(check::Check),
     /// Print the custom resource definitions.
     Crds,

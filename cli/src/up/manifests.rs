@@ -170,11 +170,41 @@ impl Manifests {
         if self.policies.is_empty() {
             bail!("the manifests hold no RoutingPolicy: add one that names the tiers, as examples/quickstart does");
         }
-        for policy in &self.policies {
-            self.compile(policy, "check", 0)?;
+        if self.tiers.is_empty() {
+            bail!("the manifests hold no Tier: add those that the policy names, as examples/quickstart does");
         }
-        self.budgets.iter().try_for_each(|budget| self.budget(budget))?;
-        Ok(self.quiet())
+        self.part()
+    }
+
+    /// As [`Manifests::check`], of what may be a part of a fleet: what refers to a kind that is not there at all is told
+    /// instead of refused.
+    ///
+    /// # Errors
+    /// A policy does not fit its tiers and budgets, or something refers to what is not there beside others of its kind.
+    pub fn part(&self) -> Result<Vec<String>> {
+        let mut told = Vec::new();
+        for policy in &self.policies {
+            if self.tiers.is_empty() {
+                told.push(format!(
+                    "RoutingPolicy {}: no Tier is here that its ladder could be held to",
+                    policy.name_any()
+                ));
+            } else {
+                self.compile(policy, "check", 0)?;
+            }
+        }
+        for budget in &self.budgets {
+            if self.policies.is_empty() {
+                let policy = &budget.spec.policy_ref.name;
+                told.push(format!(
+                    "LatencyBudget {}: no RoutingPolicy is here, so neither is {policy}",
+                    budget.name_any()
+                ));
+            } else {
+                self.budget(budget)?;
+            }
+        }
+        Ok([told, self.quiet()].concat())
     }
 
     /// A budget's policy is there.

@@ -43,3 +43,26 @@ fn a_budget_for_a_policy_that_is_not_there_is_refused_by_name() {
     assert!(manifests(&[TIER, NEXT, POLICY, &elsewhere]).unwrap().check().is_err());
     assert!(manifests(&[TIER, NEXT, POLICY, BUDGET]).unwrap().check().is_ok());
 }
+
+#[test]
+fn a_part_of_a_fleet_is_checked_for_what_it_is() {
+    for (part, told) in [
+        (vec![TIER], 0),
+        (vec![TIER, NEXT], 0),
+        (vec![POLICY], 1),
+        (vec![BUDGET], 1),
+        (vec![POLICY, BUDGET], 1),
+        (vec![TIER, BUDGET], 1),
+        (vec!["apiVersion: v1\nkind: Namespace\nmetadata: {name: n}\n"], 0),
+    ] {
+        let manifests = manifests(&part).unwrap();
+        let said = manifests.part().unwrap();
+        assert_eq!(said.iter().filter(|line| !line.contains("does nothing yet")).count(), told, "{said:?}");
+        assert!(manifests.check().is_err(), "`up` takes no part: {part:?}");
+    }
+    let said = manifests(&[TIER, POLICY]).unwrap().part().unwrap_err().to_string();
+    assert!(said.contains("tier default/private is not in the manifests"), "{said}");
+    let astray = BUDGET.replace("policyRef: {name: assistant}", "policyRef: {name: asistant}");
+    assert!(manifests(&[POLICY, &astray]).unwrap().part().is_err());
+    assert!(manifests(&[&astray]).unwrap().part().is_ok());
+}
