@@ -1,6 +1,7 @@
 //! One program that `terrace up` runs: started, waited for, and ended with its parent.
 
 use std::collections::HashSet;
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -22,14 +23,21 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How often its log is looked at until it is ready.
 const LOOK: Duration = Duration::from_millis(500);
 
+/// Waits before a program is started again begin here and double up to [`LONGEST_WAIT`].
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// What ran for so long is not one that does not hold.
+const HOLDS: Duration = Duration::from_secs(60);
+
 /// A started program.
 #[derive(Debug)]
 pub struct Running {
     /// What it is called in messages.
     pub name: String,
     child: Child,
-    port_file: PathBuf,
-    log: PathBuf,
+    launch: Launch,
+    /// Where it serves, once it does.
+    listen: Option<SocketAddr>,
     next_step: Option<String>,
 }
 
@@ -72,22 +80,27 @@ fn beside(program: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-impl Running {
-    /// Starts `program` from the folder of this one. Its log goes to `<folder>/<name>.log`; its spans to a collector, or
-    /// to `<name>.jsonl`.
-    ///
-    /// # Errors
-    /// The program is not beside this one, or cannot be started.
-    pub fn start(program: &str, name: &str, folder: &Path, traces: &Traces, arguments: &[String]) -> Result<Running> {
-        let port_file = folder.join(format!("{name}.ports"));
-        let log = folder.join(format!("{name}.log"));
-        let _ = std::fs::remove_file(&port_file);
-        let file = std::fs::File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+/// All that is needed to start it, and to start it again.
+#[derive(Debug)]
+struct Launch {
+    program: String,
+    name: String,
+    port_file: PathBuf,
+    log: PathBuf,
+    traces: Traces,
+    arguments: Vec<String>,
+}
+
+impl Launch {
+    fn spawn(&self) -> Result<Child> {
+        let Launch { program, name, port_file, log, .. } = self;
+        let _ = std::fs::remove_file(port_file);
+        let file = std::fs::File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
         let mut command = Command::new(beside(program)?);
         command
-            .args(arguments)
+            .args(&self.arguments)
             .arg("--port-file")
-            .arg(&port_file)
+            .arg(port_file)
             .arg("--end-with-parent")
             .env("POD_NAME", name)
             .env("POD_UID", name)
@@ -96,7 +109,7 @@ impl Running {
             .stdout(Stdio::null())
             .stderr(file)
             .kill_on_drop(true);
-        match traces {
+        match &self.traces {
             Traces::Files(folder) => {
                 command.env_remove(OTLP).env("TERRACE_TRACE_FILE", folder.join(format!("{name}.jsonl")))
             }
@@ -104,8 +117,35 @@ impl Running {
         };
         // A terminal sends Ctrl-C to the whole group; the children end when this program tells them to, in order.
         command.process_group(0);
-        let child = command.spawn().with_context(|| format!("cannot start {program}"))?;
-        Ok(Running { name: name.to_owned(), child, port_file, log, next_step: None })
+        command.spawn().with_context(|| format!("cannot start {program}"))
+    }
+
+    /// Has the next start serve at this address, where the others look for it.
+    fn listen_at(&mut self, address: SocketAddr) {
+        let value = self.arguments.iter().position(|a| a == "--listen").map(|at| at + 1);
+        if let Some(value) = value.and_then(|at| self.arguments.get_mut(at)) {
+            *value = address.to_string();
+        }
+    }
+}
+
+impl Running {
+    /// Starts `program` from the folder of this one. Its log goes to `<folder>/<name>.log`; its spans to a collector, or
+    /// to `<name>.jsonl`.
+    ///
+    /// # Errors
+    /// The program is not beside this one, or cannot be started.
+    pub fn start(program: &str, name: &str, folder: &Path, traces: &Traces, arguments: &[String]) -> Result<Running> {
+        let launch = Launch {
+            program: program.to_owned(),
+            name: name.to_owned(),
+            port_file: folder.join(format!("{name}.ports")),
+            log: folder.join(format!("{name}.log")),
+            traces: traces.clone(),
+            arguments: arguments.to_vec(),
+        };
+        let child = launch.spawn()?;
+        Ok(Running { name: name.to_owned(), child, launch, listen: None, next_step: None })
     }
 
     /// Waits until it serves.
@@ -115,10 +155,11 @@ impl Running {
     pub async fn ready(&mut self, limit: Duration) -> Result<Ports> {
         let (begun, mut looked, mut told) = (Instant::now(), Duration::ZERO, HashSet::new());
         loop {
-            if let Ok(bytes) = std::fs::read(&self.port_file) {
+            if let Ok(bytes) = std::fs::read(&self.launch.port_file) {
                 let ports: Value = serde_json::from_slice(&bytes).context("a port file is damaged")?;
                 let listen =
                     ports["listen"].as_str().and_then(|a| a.parse().ok()).context("a port file has no address")?;
+                self.listen = Some(listen);
                 return Ok(Ports { listen });
             }
             if let Some(status) = self.child.try_wait()? {
@@ -135,10 +176,37 @@ impl Running {
         }
     }
 
-    /// Resolves when it ends by itself.
-    pub async fn ended(&mut self) -> String {
-        let status = self.child.wait().await.map_or_else(|e| e.to_string(), |s| s.to_string());
-        format!("{} ended with {status}: {}", self.name, self.reason())
+    /// Starts it again whenever it ends by itself, where it served before: after a moment, and after ever longer ones if
+    /// it does not hold.
+    pub async fn keep_up(&mut self) -> Infallible {
+        let mut wait = FIRST_WAIT;
+        let mut begun = Instant::now();
+        loop {
+            let status = self.child.wait().await.map_or_else(|e| e.to_string(), |s| s.to_string());
+            if begun.elapsed() >= HOLDS {
+                wait = FIRST_WAIT;
+            }
+            let (name, reason) = (&self.name, self.reason());
+            out::note(format_args!("{name} ended with {status} ({reason}); starting it again in {} s", wait.as_secs()));
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(LONGEST_WAIT);
+            begun = Instant::now();
+            if let Err(error) = self.again().await {
+                out::note(format_args!("{}: {error:#}", self.name));
+            }
+        }
+    }
+
+    async fn again(&mut self) -> Result<()> {
+        if let Some(address) = self.listen {
+            self.launch.listen_at(address);
+        }
+        self.child = self.launch.spawn()?;
+        // One that takes long is waited for; of one that ends first the caller says why.
+        if self.ready(Duration::MAX).await.is_ok() {
+            out::note(format_args!("{} serves again", self.name));
+        }
+        Ok(())
     }
 
     /// Tells it to end, and after `grace` makes it.
@@ -161,7 +229,7 @@ impl Running {
 
     fn log_text(&self) -> String {
         // A log that cannot be read says nothing.
-        std::fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+        std::fs::read(&self.launch.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
     }
 
     /// Why it ended or is not ready, and what to do.

@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
-use futures::StreamExt as _;
-use futures::stream::FuturesUnordered;
 use terrace_contract::tier::Device;
 use terrace_crds::shared::Workload;
 use terrace_crds::tier::Fleet as FleetSpec;
@@ -130,11 +128,10 @@ impl Fleet {
         Ok(devices.map(|(((tier, uri), agent), at)| device(tier, &agent.name, at.listen, uri.clone())).collect())
     }
 
-    /// Resolves when a program ends by itself, with what it said last.
-    pub async fn first_end(&mut self) -> String {
-        let mut all: FuturesUnordered<_> =
-            self.agents.iter_mut().chain(&mut self.routers).map(Running::ended).collect();
-        all.next().await.unwrap_or_else(|| "nothing runs".into())
+    /// Starts again what ends by itself, for as long as this is waited for.
+    pub async fn keep_up(&mut self) {
+        let all = self.agents.iter_mut().chain(&mut self.routers).map(Running::keep_up);
+        futures::future::join_all(all).await;
     }
 
     /// Ends routers, then agents.

@@ -64,7 +64,8 @@ fn collector(text: &str) -> Result<String, String> {
     Err("a collector is given by its http:// URL (TLS is not spoken to it), such as http://127.0.0.1:4318".to_owned())
 }
 
-/// Runs the fleet until Ctrl-C, SIGTERM or, with `--ask`, until the answer is printed.
+/// Runs the fleet until Ctrl-C, SIGTERM or, with `--ask`, until the answer is printed. What ends by itself meanwhile is
+/// started again.
 ///
 /// # Errors
 /// A manifest is refused, a program is missing or does not come up, or the port is in use: each named.
@@ -119,7 +120,8 @@ async fn serve(
         Some(prompt) => crate::ask::run(crate::ask::Ask::plain(prompt, url)).await,
         None => {
             out::note("ask in another terminal: terrace ask \"Why is the sky blue?\"   (Ctrl-C ends everything)");
-            Err(anyhow::anyhow!(fleet.first_end().await))
+            fleet.keep_up().await;
+            Ok(())
         }
     };
     drop(published);

@@ -1,5 +1,6 @@
 //! `terrace up` as a program.
 
 mod missing;
+mod restarts;
 mod support;
 mod traces;
