@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use terrace_telemetry::shutdown::Hangup;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::child::Traces;
@@ -64,7 +65,7 @@ fn collector(text: &str) -> Result<String, String> {
     Err("a collector is given by its http:// URL (TLS is not spoken to it), such as http://127.0.0.1:4318".to_owned())
 }
 
-/// Runs the fleet until Ctrl-C, SIGTERM or, with `--ask`, until the answer is printed. What ends by itself meanwhile is
+/// Runs the fleet until Ctrl-C, SIGTERM, SIGHUP or, with `--ask`, until the answer is printed. What ends by itself meanwhile is
 /// started again.
 ///
 /// # Errors
@@ -72,6 +73,7 @@ fn collector(text: &str) -> Result<String, String> {
 pub async fn run(up: Up) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for signals")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for signals")?;
+    let mut hangup = Hangup::listen().context("cannot listen for signals")?;
     let manifests = manifests::read(&up.files)?;
     for line in manifests.check()? {
         out::note(line);
@@ -87,6 +89,7 @@ pub async fn run(up: Up) -> Result<()> {
         outcome = serve(&up, manifests, &folder, traces, &mut fleet) => outcome,
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
+        () = hangup.recv() => Ok(()),
     };
     fleet.stop().await;
     if up.keep {

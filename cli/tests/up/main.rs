@@ -1,5 +1,6 @@
 //! `terrace up` as a program.
 
+mod hangup;
 mod missing;
 mod restarts;
 mod support;
