@@ -193,7 +193,10 @@ async fn hops(ask: &Ask, folder: Option<PathBuf>, id: &str) -> String {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         let spans = match (&ask.jaeger, &folder) {
-            (Some(base), _) => trace::from_jaeger(base, id).await.unwrap_or_default(),
+            (Some(base), _) => match trace::from_jaeger(base, id).await {
+                Ok(spans) => spans,
+                Err(error) => return format!("  no hops: --jaeger {base}: {error:#}\n"),
+            },
             (None, Some(folder)) => trace::from_files(folder, id),
             (None, None) => return "  (give --jaeger http://host:16686 to see the hops)\n".into(),
         };
@@ -205,5 +208,28 @@ async fn hops(ask: &Ask, folder: Option<PathBuf>, id: &str) -> String {
             return trace::render(&spans);
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_jaeger_that_cannot_be_reached_is_said_in_a_line() {
+        // A port that nobody listens on any more.
+        let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        for (jaeger, expected) in [
+            (format!("http://{gone}"), format!("{gone} cannot be reached")),
+            ("https://x".into(), "only http://".into()),
+        ] {
+            let said = hops(&Ask { jaeger: Some(jaeger), ..Ask::plain("hi", "http://x") }, None, "1").await;
+            assert!(said.contains(&expected) && said.ends_with('\n') && said.lines().count() == 1, "{said:?}");
+        }
+    }
+
+    #[test]
+    fn that_no_span_has_arrived_is_a_line() {
+        assert!(trace::render(&[]).ends_with('\n'));
     }
 }

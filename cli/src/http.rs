@@ -8,15 +8,15 @@ use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 
-/// Sends one request.
+/// How long the head of a small answer may take.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// Sends one request to a router.
 ///
 /// # Errors
 /// The URL is not plain http, or nothing answers there: the message says what to start.
 pub async fn send(request: Request<Full<Bytes>>) -> Result<Response<Incoming>> {
-    let uri = request.uri().clone();
-    if uri.scheme_str() != Some("http") {
-        bail!("{uri}: only http:// is spoken here; reach a router with TLS through `kubectl port-forward`");
-    }
+    let uri = plain(&request)?;
     let client = Client::builder(TokioExecutor::new()).build_http();
     client.request(request).await.with_context(|| {
         format!(
@@ -24,6 +24,14 @@ pub async fn send(request: Request<Full<Bytes>>) -> Result<Response<Incoming>> {
             authority(&uri)
         )
     })
+}
+
+fn plain<T>(request: &Request<T>) -> Result<Uri> {
+    let uri = request.uri().clone();
+    if uri.scheme_str() != Some("http") {
+        bail!("{uri}: only http:// is spoken here; reach what has TLS through `kubectl port-forward`");
+    }
+    Ok(uri)
 }
 
 /// A whole body, at most `limit` bytes.
@@ -35,17 +43,35 @@ pub async fn body(response: Response<Incoming>, limit: usize) -> Result<Bytes> {
     Ok(limited.collect().await.map_err(|e| anyhow::anyhow!("the answer broke off: {e}"))?.to_bytes())
 }
 
-/// A GET whose answer is JSON.
+/// A GET whose answer is JSON; none if there is no such thing (404).
 ///
 /// # Errors
-/// Nothing answers, the status is not 200, or the answer is not JSON.
-pub async fn get_json(url: &str) -> Result<serde_json::Value> {
+/// Nothing answers in time, the status is another than 200, or the answer is not JSON.
+pub async fn get_json(url: &str) -> Result<Option<serde_json::Value>> {
     let request = Request::get(url).body(Full::default()).with_context(|| format!("{url} is not a URL"))?;
-    let response = send(request).await?;
-    if response.status() != 200 {
-        bail!("{url} answered {}", response.status());
+    let uri = plain(&request)?;
+    let client = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
+    let answer = tokio::time::timeout(PATIENCE, client.request(request)).await;
+    let response = answer
+        .with_context(|| format!("it did not answer within {} s", PATIENCE.as_secs()))
+        .and_then(|sent| sent.map_err(|error| anyhow::anyhow!("{}", cause(&error))))
+        .with_context(|| format!("{} cannot be reached", authority(&uri)))?;
+    match response.status().as_u16() {
+        200 => {}
+        404 => return Ok(None),
+        status => bail!("{url} answered {status}"),
     }
-    serde_json::from_slice(&body(response, 64 << 20).await?).with_context(|| format!("{url} did not answer with JSON"))
+    let bytes = body(response, 64 << 20).await?;
+    serde_json::from_slice(&bytes).map(Some).with_context(|| format!("{url} did not answer with JSON"))
+}
+
+/// The innermost cause: what the system said.
+fn cause(error: &dyn std::error::Error) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
 }
 
 fn authority(uri: &Uri) -> String {

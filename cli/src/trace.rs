@@ -70,13 +70,13 @@ fn plain(map: &serde_json::Map<String, Value>) -> BTreeMap<String, String> {
     map.iter().map(|(k, v)| (k.clone(), v.as_str().map_or_else(|| v.to_string(), str::to_owned))).collect()
 }
 
-/// The spans of one trace from Jaeger's query API (`http://jaeger:16686`).
+/// The spans of one trace from Jaeger's query API (`http://jaeger:16686`); none while it does not know the trace.
 ///
 /// # Errors
-/// Jaeger does not answer.
+/// Jaeger cannot be reached, or what answers there is not Jaeger.
 pub async fn from_jaeger(base: &str, trace: &str) -> Result<Vec<Span>> {
     let answer = crate::http::get_json(&format!("{}/api/traces/{trace}", base.trim_end_matches('/'))).await?;
-    Ok(jaeger_spans(&answer))
+    Ok(answer.as_ref().map(jaeger_spans).unwrap_or_default())
 }
 
 fn jaeger_spans(answer: &Value) -> Vec<Span> {
@@ -119,7 +119,7 @@ fn jaeger_spans(answer: &Value) -> Vec<Span> {
 /// The spans as a tree: name, program, start and length in milliseconds, and the attributes that say why.
 pub fn render(spans: &[Span]) -> String {
     let Some(begin) = spans.iter().map(|s| s.start_us).min() else {
-        return "no spans of this trace have arrived".into();
+        return "  no spans of this trace have arrived\n".into();
     };
     let mut order: Vec<&Span> = spans.iter().collect();
     order.sort_by_key(|s| (s.start_us, s.end_us));
