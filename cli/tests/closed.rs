@@ -1,5 +1,7 @@
 //! Output that nobody reads on: `terrace … | head -1`.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
