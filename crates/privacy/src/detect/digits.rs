@@ -187,7 +187,11 @@ fn named(text: &str, at: usize, words: &[&str]) -> bool {
     while !text.is_char_boundary(from) {
         from -= 1;
     }
-    let before = text[from..at].to_lowercase();
+    let before = &text[from..at];
+    if !before.bytes().any(|b| b.is_ascii_alphabetic() || !b.is_ascii()) {
+        return false;
+    }
+    let before = before.to_lowercase();
     words.iter().any(|w| before.contains(w))
 }
 
@@ -216,10 +220,10 @@ fn phone(text: &str, digits: &[Digit], called: bool) -> bool {
         before -= 1;
     }
     let plus = before > 0 && bytes[before - 1] == b'+';
-    let gaps = gaps(digits);
-    let us = n == 10 && gaps == [3, 6] && digits[0].value > 1 && digits[3].value > 1;
-    let us_long = n == 11 && gaps == [1, 4, 7] && digits[0].value == 1;
-    let chinese = n == 11 && gaps.is_empty() && digits[0].value == 1 && digits[1].value >= 3 && !glued(bytes, digits);
+    let (one, two) = (digits[0].value, digits[1].value);
+    let us = n == 10 && one > 1 && digits[3].value > 1 && gaps(digits) == [3, 6];
+    let us_long = n == 11 && one == 1 && gaps(digits) == [1, 4, 7];
+    let chinese = n == 11 && one == 1 && two >= 3 && gaps(digits).is_empty() && !glued(bytes, digits);
     (plus && n >= 8 && digits[0].value > 0) || us || us_long || chinese || (n <= 13 && called)
 }
 
