@@ -66,7 +66,16 @@ fn sixteen_times_the_text_takes_at_most_forty_times_as_long() {
         "phone 1",
     ] {
         let text = |bytes: usize| piece.repeat(bytes / piece.len());
-        let (short, long) = (fastest(&rules, &text(8 * 1024)), fastest(&rules, &text(128 * 1024)));
-        assert!(long < short * 40 + Duration::from_millis(1), "{piece:?}: {short:?} for 8 KiB, {long:?} for 128 KiB");
+        let (mut short, mut long) = (Duration::MAX, Duration::MAX);
+        let in_time = |short: Duration, long: Duration| long < short * 40 + Duration::from_millis(1);
+        // A square is slow every time; a busy machine is not.
+        for _ in 0..5 {
+            short = fastest(&rules, &text(8 * 1024));
+            long = fastest(&rules, &text(128 * 1024));
+            if in_time(short, long) {
+                break;
+            }
+        }
+        assert!(in_time(short, long), "{piece:?}: {short:?} for 8 KiB, {long:?} for 128 KiB");
     }
 }
