@@ -1,5 +1,5 @@
 # Two commands: `make up` shows one answer, `make test` tests everything. The rest are their parts.
-.PHONY: up test lint model images cluster cluster-down programs bench fuzz help
+.PHONY: up test lint model images cluster cluster-down programs bench bench-agent fuzz help
 
 help:
 	@echo 'make up        build, fetch the model, ask one question, print the answer and how it came about'
@@ -9,6 +9,7 @@ help:
 	@echo 'make images    target/images/{operator,router,agent}.tar, without a container tool'
 	@echo 'make cluster   start a two-node cluster with everything imported (root); make cluster-down ends it'
 	@echo 'make bench     the benches that are there, each against a peer'
+	@echo 'make bench-agent DEVICE=cuda   the agent on a GPU (or vulkan) against the speed of its memory'
 	@echo 'make fuzz      SECONDS=60: each fuzz target for so long'
 
 up:
@@ -37,6 +38,9 @@ cluster-down:
 
 bench:
 	@scripts/bench.sh
+
+bench-agent:
+	@edge-agent/benches/gpu.sh $(DEVICE)
 
 fuzz:
 	@scripts/fuzz.sh $(or $(SECONDS),60)

@@ -14,6 +14,8 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod distribution;
+#[cfg(feature = "gpu")]
+pub(crate) mod gpu;
 mod kernel;
 mod layout;
 mod matrix;
