@@ -4,6 +4,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 mkdir -p target/bench
-cargo run --release --locked --quiet -p terrace-cli --example selection -- examples/simulate "${AZURE_TRACE:-}" >target/bench/selection.json
-cargo run --release --locked --quiet -p terrace-decide --example time >target/bench/decide.json
+cargo run --release --locked --quiet --workspace --example selection -- examples/simulate "${AZURE_TRACE:-}" >target/bench/selection.json
+cargo run --release --locked --quiet --workspace --example time >target/bench/decide.json
 echo "target/bench/selection.json target/bench/decide.json"
