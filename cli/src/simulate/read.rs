@@ -88,13 +88,12 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_named_by_its_place() {
         let text = std::fs::read_to_string(example().join("fleet.yaml")).unwrap();
-        let folder = std::env::temp_dir().join(format!("terrace-simulate-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = tempfile::tempdir().unwrap();
         let error = |from: &str, to: &str| {
             let changed = text.replace(from, to);
             assert_ne!(changed, text, "{from}");
-            std::fs::write(folder.join("fleet.yaml"), changed).unwrap();
-            format!("{:#}", world(std::slice::from_ref(&folder), None).unwrap_err())
+            std::fs::write(folder.path().join("fleet.yaml"), changed).unwrap();
+            format!("{:#}", world(&[folder.path().to_owned()], None).unwrap_err())
         };
         let cases = [
             (
@@ -120,6 +119,5 @@ mod tests {
             let said = error(from, to);
             assert!(said.contains(expected), "{from}: {said}");
         }
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

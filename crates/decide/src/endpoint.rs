@@ -60,7 +60,7 @@ impl EndpointTrack {
         let per_minute = |limit: Option<u32>| limit.map(|n| u64::from(part(n, routers)));
         let (requests, token_limit) = (per_minute(limits.requests_per_minute), per_minute(limits.tokens_per_minute));
         if full
-            || now_us < self.cooling_until_us
+            || self.is_cooling(now_us)
             || requests.is_some_and(|n| self.requests.left(n, now_us) == 0)
             || token_limit.is_some_and(|n| self.tokens.left(n, now_us) < tokens.min(n))
             || !self.breaker.admit(now_us)

@@ -35,6 +35,8 @@ pub struct Length {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Lengths {
     all: VecDeque<u16>,
+    /// A few that stand for all of them: chosen when one comes, not for each request.
+    borrowed: Vec<u16>,
     bands: BTreeMap<u16, VecDeque<u16>>,
 }
 
@@ -60,6 +62,9 @@ impl Lengths {
     pub fn learn(&mut self, prompt_tokens: u32, output_tokens: u32) {
         let tokens = u16::try_from(output_tokens).unwrap_or(u16::MAX);
         keep(&mut self.all, tokens, IN_ALL);
+        let mut all: Vec<u16> = self.all.iter().copied().collect();
+        all.sort_unstable();
+        self.borrowed = (0..BORROWED).map(|i| quantile(&all, (i as f64 + 0.5) / BORROWED as f64)).collect();
         keep(self.bands.entry(band(prompt_tokens)).or_default(), tokens, IN_BAND);
     }
 
@@ -79,14 +84,8 @@ impl Lengths {
 
     /// Answers to prompts of alike length and a few of all, sorted.
     fn alike(&self, prompt_tokens: u32) -> Vec<u16> {
-        let mut all: Vec<u16> = self.all.iter().copied().collect();
-        all.sort_unstable();
-        if all.is_empty() {
-            return all;
-        }
-        let borrowed = (0..BORROWED).map(|i| quantile(&all, (i as f64 + 0.5) / BORROWED as f64));
-        let mut alike: Vec<u16> = self.bands.get(&band(prompt_tokens)).into_iter().flatten().copied().collect();
-        alike.extend(borrowed);
+        let mut alike = self.borrowed.clone();
+        alike.extend(self.bands.get(&band(prompt_tokens)).into_iter().flatten());
         alike.sort_unstable();
         alike
     }

@@ -72,9 +72,7 @@ impl Selection {
             Self::PowerOfTwo => "PowerOfTwo",
         }
     }
-}
 
-impl Selection {
     /// Whether it looks at no forecast when it picks.
     fn balances(self) -> bool {
         use Selection::{LeastRequests, PowerOfTwo, RoundRobin, WeightedRoundRobin};

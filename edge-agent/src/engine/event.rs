@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use terrace_contract::confidence::Confidence;
 use terrace_contract::cost::Cost;
+use terrace_telemetry::time::micros;
 
 use super::Refused;
 
@@ -119,7 +120,6 @@ pub struct Timings {
 impl Timings {
     /// What it took, as a router reads it.
     pub fn cost(&self, usage: Usage) -> Cost {
-        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         Cost {
             queue_us: micros(self.queue),
             prefill_us: micros(self.prefill),

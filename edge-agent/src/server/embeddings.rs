@@ -12,6 +12,7 @@ use axum::response::Response;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde_json::Value;
 use terrace_contract::cost::Cost;
+use terrace_telemetry::time::micros;
 use terrace_wire::answer::Terrace;
 use terrace_wire::embedding::{
     Embedding, EmbeddingList, EmbeddingRequest, EmbeddingUsage, Encoding, Input, Pooling as Asked, Vector,
@@ -20,7 +21,7 @@ use terrace_wire::error::Code;
 use terrace_wire::pointer::Pointer;
 use tracing::Instrument as _;
 
-use super::access::{self, Role};
+use super::access;
 use super::error::ApiError;
 use super::request::{self, Wishes};
 use super::watch::Watch;
@@ -40,11 +41,9 @@ pub(super) async fn embeddings(State(agent): State<Arc<Agent>>, request: Request
 
 async fn embed(agent: Arc<Agent>, request: Request, mut watch: Watch) -> Response {
     let (head, body) = request.into_parts();
-    // Set by the guard; without it a request counts for nothing more than a local one.
-    let role = head.extensions.get::<Role>().copied().unwrap_or(Role::Local);
     let made = async {
         let body = body::read(&head.headers, body).await?;
-        let Wishes { deadline, confidence, .. } = Wishes::read(role, &head.headers, watch.arrived)?;
+        let Wishes { deadline, confidence, .. } = Wishes::read(&head.extensions, &head.headers, watch.arrived)?;
         let job = read(&agent, body).await?;
         let (encoding, began) = (job.encoding, Instant::now());
         let cache = access::cache_domain(&head.extensions, &head.headers);
@@ -71,12 +70,10 @@ struct Job {
     encoding: Encoding,
 }
 
-/// Reads the body and makes its tokens, on a thread of their own: they take milliseconds, which other streams should not
-/// wait for.
+/// Reads the body and makes its tokens.
 async fn read(agent: &Arc<Agent>, body: Value) -> Result<Job, ApiError> {
-    let (agent, span) = (agent.clone(), tracing::Span::current());
-    let read = move || {
-        let _entered = span.enter();
+    let agent = agent.clone();
+    request::apart(move || {
         let request = EmbeddingRequest::from_value(body)?;
         request::check_model(&agent, &request.model)?;
         let pooled = pooled(&agent, request.pooling)?;
@@ -92,9 +89,8 @@ async fn read(agent: &Arc<Agent>, body: Value) -> Result<Job, ApiError> {
             inputs.push(tokens);
         }
         Ok(Job { inputs, pooled, encoding: request.encoding })
-    };
-    let unread = |_| ApiError::new(Code::Internal, "the request could not be read");
-    tokio::task::spawn_blocking(read).await.map_err(unread)?
+    })
+    .await
 }
 
 fn pooled(agent: &Agent, asked: Option<Asked>) -> Result<Pooled, ApiError> {
@@ -231,7 +227,6 @@ fn totals(vectors: &[Made], took: Duration) -> (Usage, Cost) {
         cost = cost.beside(made.done.timings.cost(made.done.usage));
     }
     let queue = vectors.first().map(|first| first.done.timings.queue).unwrap_or_default();
-    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     (usage, Cost { queue_us: micros(queue), prefill_us: micros(took.saturating_sub(queue)), decode_us: 0, ..cost })
 }
 

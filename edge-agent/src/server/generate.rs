@@ -15,7 +15,7 @@ use terrace_wire::sse;
 use tokio::sync::mpsc;
 use tracing::Instrument as _;
 
-use super::access::{self, Role};
+use super::access;
 use super::answer::{Envelope, Tally};
 use super::choice::Choice;
 use super::error::ApiError;
@@ -42,11 +42,9 @@ async fn answer(agent: Arc<Agent>, wire: Wire, request: Request) -> Response {
 
 async fn generate(agent: Arc<Agent>, wire: Wire, request: Request, watch: Watch) -> Response {
     let (head, body) = request.into_parts();
-    // Set by the guard; without it a request counts for nothing more than a local one.
-    let role = head.extensions.get::<Role>().copied().unwrap_or(Role::Local);
     let read = async {
         let body = body::read(&head.headers, body).await?;
-        let wishes = Wishes::read(role, &head.headers, watch.arrived)?;
+        let wishes = Wishes::read(&head.extensions, &head.headers, watch.arrived)?;
         request::job(&agent, wire, wishes, body).await
     };
     let mut job = match read.await {

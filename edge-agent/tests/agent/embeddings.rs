@@ -2,15 +2,14 @@
 
 use serde_json::{Value, json};
 use std::collections::HashSet;
-use std::process::Stdio;
 use tempfile::TempDir;
 use terrace_agent::gguf::Gguf;
 use terrace_contract::load::Load;
 use terrace_identity::Identity;
 use terrace_wire::vector;
-use tokio::process::Command;
 
 use crate::reference::Reference;
+use crate::sdk::{drive, python};
 use crate::support::{Agent, Answer, LIMIT, MODEL, call, chat, until, with};
 use crate::tiny::{self, Family, Kind, VOCABULARY, WIDTH};
 
@@ -286,19 +285,5 @@ async fn no_text_and_no_vector_is_written_anywhere() {
 /// The real model: texts that mean the same lie nearer to one another than to others.
 #[tokio::test]
 async fn the_openai_package_reads_vectors_of_the_real_model() {
-    let Some(agent) = Agent::start(&["--max-sequences", "4"]).await else { return };
-    let python = concat!(env!("CARGO_MANIFEST_DIR"), "/../.venv/bin/python");
-    let child = Command::new(python)
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/agent/embeddings.py"))
-        .args([format!("http://{}/v1", agent.plain), MODEL.to_owned()])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap_or_else(|e| panic!("{python} cannot be run ({e}): scripts/tools.sh makes it"));
-    let output = tokio::time::timeout(LIMIT, child.wait_with_output()).await.expect("it does not end").unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(said.trim(), "ok");
+    drive(&python(), "edge-agent/tests/agent/embeddings.py").await;
 }

@@ -9,7 +9,7 @@ use crate::support::{Agent, LIMIT, MODEL};
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 /// Runs a program that drives the agent and says `ok`.
-async fn drive(program: &str, script: &str) {
+pub async fn drive(program: &str, script: &str) {
     let Some(agent) = Agent::start(&["--max-sequences", "4"]).await else { return };
     let child = Command::new(program)
         .arg(format!("{ROOT}/{script}"))
@@ -26,9 +26,14 @@ async fn drive(program: &str, script: &str) {
     assert_eq!(said.trim(), "ok");
 }
 
+/// The Python that has the openai package.
+pub fn python() -> String {
+    format!("{ROOT}/.venv/bin/python")
+}
+
 #[tokio::test]
 async fn the_openai_package_for_python_gets_all_that_it_can_ask_for() {
-    drive(&format!("{ROOT}/.venv/bin/python"), "edge-agent/tests/agent/sdk.py").await;
+    drive(&python(), "edge-agent/tests/agent/sdk.py").await;
 }
 
 #[tokio::test]

@@ -35,28 +35,32 @@ const PREFIXED: &[(Kind, &str)] = &[
     (Kind::ConnectionString, r"AccountKey=[A-Za-z0-9+/]{40}"),
 ];
 
-/// A name for a secret, then its value; in the order of [`Named`].
-const NAMED: &[(Kind, &str)] = &[
+/// A name for a secret, then its value; and what that must be.
+const NAMED: &[(Kind, Named, &str)] = &[
     (
         Kind::ApiKey,
+        Named::Any,
         r#"(?i:aws_?secret_?access_?key)[\\"']{0,2}\s{0,4}(?:=>|:=|[:=])\s{0,4}[\\"']{0,2}[A-Za-z0-9+/]{30,80}"#,
     ),
-    (Kind::ApiKey, r"(?i:bearer)\s{1,4}[A-Za-z0-9._~+/-]{20,200}"),
+    (Kind::ApiKey, Named::Digit, r"(?i:bearer)\s{1,4}[A-Za-z0-9._~+/-]{20,200}"),
     (
         Kind::Password,
+        Named::Value,
         r#"(?i:pass(?:word|wd|phrase|code)|pwd|(?:db|my|pg|user|admin|root|smtp|mail|redis|ftp)[_-]?pass|api[_-]?key|secret[_-]?key|client[_-]?secret|access[_-]?(?:token|key)|auth[_-]?token|private[_-]?key)[\\"']{0,2}\s{0,4}(?:=>|:=|[:=])\s{0,4}[\\"']{0,2}[^\s"',;<>{}$*=:(\[\\][^\s"',;]{5,60}"#,
     ),
     (
         Kind::Password,
+        Named::Unlike,
         r#"(?i:secret|token|credential)[\\"']{0,2}\s{0,4}(?:=>|:=|[:=])\s{0,4}[\\"']{0,2}[^\s"',;<>{}$*=:(\[\\][^\s"',;]{5,60}"#,
     ),
     (
         Kind::Password,
+        Named::Any,
         r#"(?i:password|passwd|passphrase|api[_-]?key|secret[_-]?key|client[_-]?secret|access[_-]?token|private[_-]?key)["']?\s{0,2}is \s{0,2}["']?[^\s"',;<>{}$*]{8}"#,
     ),
 ];
 
-/// What each of [`NAMED`] asks of the value that it found.
+/// What one of [`NAMED`] asks of the value that it found.
 #[derive(Clone, Copy)]
 enum Named {
     /// Nothing more.
@@ -68,8 +72,6 @@ enum Named {
     /// The same, and something that a word has not: the name is an everyday word.
     Unlike,
 }
-
-const ASKED: [Named; 5] = [Named::Any, Named::Digit, Named::Value, Named::Unlike, Named::Any];
 
 /// What documents, forms and code have after such a name instead of a secret.
 const NO_VALUES: &[&str] = &[
@@ -123,23 +125,17 @@ impl Named {
     }
 }
 
-struct Patterns {
-    regex: Regex,
-    kinds: Vec<Kind>,
-}
-
 /// The patterns are constants that a test compiles, so building them cannot fail; if it did, classifying would, and the
 /// request would be Restricted.
-fn patterns() -> Result<&'static [Patterns; 2], &'static BuildError> {
-    static PATTERNS: OnceLock<Result<[Patterns; 2], Box<BuildError>>> = OnceLock::new();
+fn patterns() -> Result<&'static [Regex; 2], &'static BuildError> {
+    static PATTERNS: OnceLock<Result<[Regex; 2], Box<BuildError>>> = OnceLock::new();
     let built = PATTERNS.get_or_init(|| {
-        let build = |list: &[(Kind, &str)]| {
-            let sources: Vec<&str> = list.iter().map(|(_, p)| *p).collect();
+        let build = |sources: Vec<&str>| {
             let syntax = syntax::Config::new().unicode(false).utf8(false);
-            let regex = Regex::builder().syntax(syntax).build_many(&sources).map_err(Box::new)?;
-            Ok::<_, Box<BuildError>>(Patterns { regex, kinds: list.iter().map(|(k, _)| *k).collect() })
+            Regex::builder().syntax(syntax).build_many(&sources).map_err(Box::new)
         };
-        Ok([build(PREFIXED)?, build(NAMED)?])
+        let prefixed = build(PREFIXED.iter().map(|(_, pattern)| *pattern).collect())?;
+        Ok([prefixed, build(NAMED.iter().map(|(_, _, pattern)| *pattern).collect())?])
     });
     built.as_ref().map_err(|e| &**e)
 }
@@ -151,18 +147,17 @@ pub fn ready() -> bool {
 
 /// Finds secrets.
 pub fn scan(text: &str, report: &mut Report<'_>) {
-    let Ok(patterns) = patterns() else { return };
-    let [prefixed, named] = patterns;
-    for hit in prefixed.regex.find_iter(text) {
+    let Ok([prefixed, named]) = patterns() else { return };
+    for hit in prefixed.find_iter(text) {
         // Patterns match bytes: what was found is shown only where it is text.
-        report(prefixed.kinds[hit.pattern().as_usize()], text.get(hit.range()).unwrap_or_default());
+        report(PREFIXED[hit.pattern().as_usize()].0, text.get(hit.range()).unwrap_or_default());
     }
     let mut from = 0;
-    while let Some(hit) = named.regex.find(Input::new(text).range(from..)) {
-        let pattern = hit.pattern().as_usize();
+    while let Some(hit) = named.find(Input::new(text).range(from..)) {
+        let (kind, asked, _) = NAMED[hit.pattern().as_usize()];
         let found = text.get(hit.range());
-        if found.is_none_or(|found| ASKED[pattern].holds(found)) {
-            report(named.kinds[pattern], found.unwrap_or_default());
+        if found.is_none_or(|found| asked.holds(found)) {
+            report(kind, found.unwrap_or_default());
             from = hit.end();
         } else {
             // What was taken for its value may be a name with another one.

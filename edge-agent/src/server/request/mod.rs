@@ -7,7 +7,7 @@ mod text;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::HeaderMap;
+use http::{Extensions, HeaderMap};
 use serde_json::Value;
 use terrace_contract::headers;
 use terrace_contract::names::AUTO_MODEL;
@@ -81,7 +81,9 @@ pub(super) struct Wishes {
 }
 
 impl Wishes {
-    pub(super) fn read(role: Role, headers: &HeaderMap, arrived: Instant) -> Result<Self, ApiError> {
+    pub(super) fn read(extensions: &Extensions, headers: &HeaderMap, arrived: Instant) -> Result<Self, ApiError> {
+        // Set by the guard; without it a request counts for nothing more than a local one.
+        let role = extensions.get::<Role>().copied().unwrap_or(Role::Local);
         if role != Role::Router {
             return Ok(Self { deadline: None, confidence: false, hidden: None });
         }
@@ -99,12 +101,22 @@ impl Wishes {
     }
 }
 
-/// Reads a completion's body and makes its prompts and its grammar, on a thread of their own: they take milliseconds,
-/// which other streams should not wait for.
+/// Does what takes milliseconds, which other streams should not wait for, on a thread of its own.
+///
+/// # Errors
+/// Those of `read`; 500 if it panicked.
+pub(super) async fn apart<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let span = tracing::Span::current();
+    let unread = |_| ApiError::new(Code::Internal, "the request could not be read");
+    tokio::task::spawn_blocking(move || span.in_scope(read)).await.map_err(unread)?
+}
+
+/// Reads a completion's body and makes its prompts and its grammar.
 pub(super) async fn job(agent: &Arc<Agent>, wire: Wire, wishes: Wishes, body: Value) -> Result<Job, ApiError> {
-    let (agent, span) = (agent.clone(), tracing::Span::current());
-    let read = move || {
-        let _entered = span.enter();
+    let agent = agent.clone();
+    apart(move || {
         fields::check(wire, &body)?;
         let mut job = match wire {
             Wire::Chat => chat::read(&agent, body)?,
@@ -121,9 +133,8 @@ pub(super) async fn job(agent: &Arc<Agent>, wire: Wire, wishes: Wishes, body: Va
         }
         (job.confidence, job.hidden) = (wishes.confidence, wishes.hidden);
         Ok(job)
-    };
-    let unread = |_| ApiError::new(Code::Internal, "the request could not be read");
-    tokio::task::spawn_blocking(read).await.map_err(unread)?
+    })
+    .await
 }
 
 /// Whether this agent serves what is asked for.

@@ -6,3 +6,5 @@ pub(super) mod history;
 pub(super) mod ids;
 pub(super) mod reader;
 pub(super) mod rules;
+#[cfg(test)]
+mod testing;

@@ -234,11 +234,7 @@ fn literal(held: &str, expected: &str) -> Match<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const HERMES: &str = "{{ tools }} <tool_call>";
-    const MISTRAL: &str = "{{ tools }} [TOOL_CALLS]";
-    const LLAMA: &str = "{{ tools }} <|python_tag|>";
-    const OTHER: &str = "{{ messages }}";
+    use crate::server::tools::testing::{HERMES, LLAMA, MISTRAL, OTHER};
 
     /// Everything that an answer says, in pieces of so many characters; pieces of the same kind joined.
     fn read(template: &str, answer: &str, size: usize) -> Vec<Said> {

@@ -100,13 +100,9 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::grammar::testing::{CONTROL, Taken, grammars, takes};
+    use crate::server::tools::testing::{HERMES, LLAMA, MISTRAL, OTHER};
     use serde_json::json;
     use terrace_wire::tools::read_tools;
-
-    const HERMES: &str = "{{ tools }} <tool_call>";
-    const MISTRAL: &str = "{{ tools }} [TOOL_CALLS]";
-    const LLAMA: &str = "{{ tools }} <|python_tag|>";
-    const OTHER: &str = "{{ messages }}";
 
     fn tools() -> Vec<Tool> {
         let number = json!({"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"],
