@@ -3,13 +3,32 @@
 # error, never a figure without a peer. Run it on a quiet machine: two cores that others use give two wrong rates and a ratio of noise.
 #   THREADS=N ROUNDS=N    threads of both sides (default: the cores granted), samples of each figure (default 5)
 #   CPU=avx2              our kernels for that processor, written to target/bench/agent-avx2.json
-#   DEVICE=cpu            what the agent runs on: cpu, cuda or vulkan; on a GPU it is measured through its server, without a peer
+#   DEVICE=cpu            what the agent runs on: cpu, cuda or vulkan; on a GPU its kernels are held against the speed of the GPU's memory
+#                         (target/bench/agent-cuda-kernels.json) and the agent is measured through its server, both without a peer
 #   PEER=xllamacpp        llama.cpp prebuilt, for where building it takes too long; by default it is built for this processor, once
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p target/bench
 fail() { echo "bench-agent.sh: $*" >&2; exit 1; }
 device=${DEVICE:-cpu}; case $device in cpu|cuda|vulkan) ;; *) fail "DEVICE=$device is none of cpu, cuda, vulkan" ;; esac
+
+model=$(scripts/model.sh smollm2)
+gemma=$(scripts/model.sh gemma3)
+measure() { # PYTHON PEER BEST OUT
+  "$1" edge-agent/benches/agent.py --model "$model" --best "$3" --gemma "$gemma" --peer "$2" --device "$device" \
+    --threads "${THREADS:-0}" --rounds "${ROUNDS:-5}" --cpu "${CPU:-}" --out "target/bench/$4.json"
+}
+
+if [ "$device" != cpu ]; then
+  images/cuda-parts.sh # as in scripts/gpu.sh, so that nothing is built twice
+  export CUDA_PATH=$PWD/target/images/cuda LD_LIBRARY_PATH=$PWD/target/images/cuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  cargo build --release --quiet --workspace --features terrace-agent/cuda,terrace-agent/vulkan --bin terrace-agent --example gpu
+  kernels=target/bench/agent-$device-kernels.json
+  target/release/examples/gpu "$device" "$model" > "$kernels.new" && mv "$kernels.new" "$kernels"
+  cat "$kernels"
+  measure python3 none "" "agent-$device"
+  exit
+fi
 
 # llama.cpp of a Python package, kept outside the tree.
 peers=${XDG_CACHE_HOME:-$HOME/.cache}/terrace/peers
@@ -31,7 +50,7 @@ case ${PEER:-llama-cpp-python} in
       echo "bench-agent.sh: building llama.cpp ($version of its Python package) for this processor into $peer; once, ten minutes and more on two cores" >&2
       rm -rf "$peer"; python3 -m venv "$peer"
       install gguf==0.19.0 diskcache jinja2 typing-extensions
-      CMAKE_ARGS="-DGGML_NATIVE=ON -DLLAVA_BUILD=OFF" SKBUILD_BUILD_TARGETS=llama \
+      CXXFLAGS="-include $PWD/edge-agent/benches/tile_config.h" CMAKE_ARGS="-DGGML_NATIVE=ON -DLLAVA_BUILD=OFF" SKBUILD_BUILD_TARGETS="llama;llama-common" \
         install --no-deps --no-binary llama-cpp-python "llama-cpp-python==$version" > "$peer/build.log" 2>&1 \
         || fail "llama.cpp does not build: $peer/build.log. Without a peer there is no ratio, and nothing is measured; PEER=xllamacpp is prebuilt"
       touch "$peer/built"
@@ -41,8 +60,6 @@ case ${PEER:-llama-cpp-python} in
 esac
 
 cargo build --release --quiet --workspace --bin terrace-agent --example rates --example bandwidth
-model=$(scripts/model.sh smollm2)
-gemma=$(scripts/model.sh gemma3)
 # Its best format of the same model, made by its own program.
 best=$peer/$(basename "$model" .gguf)-q4_0.gguf
 if ! [ -e "$best" ]; then
@@ -50,6 +67,4 @@ if ! [ -e "$best" ]; then
   "$peer/bin/python" $quantize "$model" "$best.new" || fail "llama.cpp makes no Q4_0 of $model"
   mv "$best.new" "$best"
 fi
-suffix=${CPU:+-$CPU}; [ "$device" = cpu ] || suffix=-$device
-"$peer/bin/python" edge-agent/benches/agent.py --model "$model" --best "$best" --gemma "$gemma" --peer "$name" --device "$device" \
-  --threads "${THREADS:-0}" --rounds "${ROUNDS:-5}" --cpu "${CPU:-}" --out "target/bench/agent$suffix.json"
+measure "$peer/bin/python" "$name" "$best" "agent${CPU:+-$CPU}"

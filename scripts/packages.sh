@@ -9,6 +9,7 @@ have cc build-essential; have curl curl; have git git; have openssl openssl; hav
 have python3 python3; python3 -c 'import venv, ensurepip' 2>/dev/null || need python3-venv; python3 -m pip --version > /dev/null 2>&1 || need python3-pip
 have node nodejs; have npm npm
 need musl-tools
+need libvulkan1; need mesa-vulkan-drivers # Vulkan in software: the GPU's kernels are tested on it
 if [ "$(id -u)" = 0 ]; then for p in runc iptables conntrack iproute2 containernetworking-plugins nftables ethtool socat util-linux procps; do need $p; done; fi
 [ ${#missing[@]} = 0 ] && exit 0
 if [ "$(id -u)" != 0 ] || ! command -v apt-get > /dev/null; then

@@ -31,6 +31,7 @@ part lint scripts/lint.sh
 if part build cargo build --release --workspace --bins; then
   part cargo-tests cargo test --release --workspace --no-fail-fast
   part standalone target/release/terrace-e2e standalone
+  part gpu scripts/gpu.sh
 else
   miss "layers 1 and 2" "the programs do not build"
 fi

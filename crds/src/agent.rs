@@ -32,8 +32,9 @@ pub fn cache_flags(cache: &Storage) -> Vec<String> {
     size.and_then(Bytes::bytes).map(|size| format!("--cache-limit={size}")).into_iter().collect()
 }
 
-/// With a GPU given, `Auto` means that GPU and nothing less: an agent that fell back to the CPU would look ready.
-fn device(fleet: &Fleet) -> &'static str {
+/// What `--device` says. With a GPU given, `Auto` means that GPU and nothing less: an agent that fell back to the CPU would
+/// look ready.
+pub fn device(fleet: &Fleet) -> &'static str {
     let nvidia = |gpu: &Gpu| gpu.resource.as_ref().is_none_or(|r| r.as_str().starts_with("nvidia.com/"));
     match (fleet.engine.device, &fleet.gpu) {
         (EngineDevice::Cpu, _) => "cpu",

@@ -112,7 +112,7 @@ def streams(agent: Agent) -> float:
 def machine() -> str:
     info = pathlib.Path("/proc/cpuinfo").read_text()
     name = re.search(r"^model name\s*: (.*)$", info, re.M)
-    wide = [f for f in ("avx2", "avx_vnni", "avx512f", "avx512_vnni", "asimddp") if re.search(rf"\b{f}\b", info)]
+    wide = [f for f in ("avx2", "avx_vnni", "avx512f", "avx512_vnni", "amx_int8", "asimddp") if re.search(rf"\b{f}\b", info)]
     return f"{name[1] if name else platform.machine()}, {os.cpu_count()} cores, {' '.join(wide)}, load {os.getloadavg()[0]:.1f} at the start"
 
 

@@ -89,11 +89,12 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub kv_cache: Option<Size>,
 
-    /// What to run on
+    /// What to run on. auto: a GPU that this build and this machine can use, else the CPU, and says why. cuda and vulkan
+    /// end with the reason DriverUnusable where something is missing
     #[arg(long, value_enum, default_value_t = Device::Auto)]
     pub device: Device,
 
-    /// Instructions of the processor to use at most: portable, avx2, avx-vnni, avx512, avx512-vnni, neon or neon-dot; the widest it has by default
+    /// Instructions of the processor to use at most: portable, avx2, avx-vnni, avx512, avx512-vnni, amx, neon or neon-dot; the widest it has by default
     #[arg(long, value_name = "NAME", env = "TERRACE_CPU")]
     pub cpu: Option<Cpu>,
 
@@ -121,7 +122,7 @@ pub struct Args {
 /// What to run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Device {
-    /// The best that is there.
+    /// An NVIDIA GPU, a GPU through Vulkan, the CPU: the first that can be used
     Auto,
     /// The processor.
     Cpu,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde_json::json;
-use terrace_contract::status::{AgentFailure, DeviceStatus, ModelStatus};
+use terrace_contract::status::{AgentFailure, ModelStatus};
 use terrace_identity::{Identities, IdentityStore, serve, serve_plain};
 use terrace_telemetry::time::now_s;
 use terrace_telemetry::{Gate, Health, Metrics, admin, ports, shutdown};
@@ -13,8 +13,8 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::args::{Args, Device};
-use crate::device::{Cpu, granted_cores};
+use crate::args::Args;
+use crate::device::{Choice, Target, choose, granted_cores};
 use crate::engine::{Engine, EngineConfig, EngineHandle, Event, GenerateRequest};
 use crate::failure::Failure;
 use crate::grammar::Grammars;
@@ -148,7 +148,7 @@ impl Doors {
 
 /// From flags to an engine that has made its first token.
 async fn start(args: &Args, gate: &Gate, meters: Meters) -> Result<(Agent, Model), Failure> {
-    let device = device(args)?;
+    let Choice { target, status: device } = device(args).await?;
     gate.close("fetching the model");
     let file = obtain(args, gate).await?;
     gate.close("loading the model");
@@ -157,12 +157,13 @@ async fn start(args: &Args, gate: &Gate, meters: Meters) -> Result<(Agent, Model
         max_sequences: args.max_sequences,
         kv_cache_bytes: args.kv_cache.map(|size| size.0),
         threads: args.threads.map(|n| n as usize),
+        target,
     };
     let path = file.path().to_owned();
     let opened = path.clone();
     let loaded = tokio::task::spawn_blocking(move || LoadedModel::open(&opened, &options))
         .await
-        .map_err(|_| Failure::new(AgentFailure::InvalidModel, format!("{}: loading it failed", path.display())))?
+        .map_err(|_| loading_failed(&path, target))?
         .map_err(|e| match e {
             LoadError::KvCache { .. } => Failure::configuration(format!("{e} (--kv-cache)")),
             e => Failure::new(AgentFailure::InvalidModel, format!("{}: {e}", path.display())),
@@ -193,23 +194,32 @@ async fn start(args: &Args, gate: &Gate, meters: Meters) -> Result<(Agent, Model
     Ok((agent, file))
 }
 
-fn device(args: &Args) -> Result<DeviceStatus, Failure> {
-    let unusable = |what: &str| {
-        let message = format!("--device {what}: this build of the agent has no {what}; use --device cpu or auto");
-        Err(Failure::new(AgentFailure::DriverUnusable, message))
-    };
-    match args.device {
-        Device::Cuda => unusable("cuda"),
-        Device::Vulkan => unusable("vulkan"),
-        Device::Auto | Device::Cpu => {
-            if let Some(cpu) = args.cpu {
-                cpu.choose().map_err(|e| Failure::configuration(format!("--cpu: {e}")))?;
-            }
-            let cores = args.threads.map_or_else(granted_cores, |n| n as usize);
-            let unit = if cores == 1 { "core" } else { "cores" };
-            Ok(DeviceStatus { kind: "cpu".into(), detail: format!("{}, {cores} {unit}", Cpu::detect()) })
-        }
+/// The lines above say what: burn ends a load by a panic where a GPU has no room.
+fn loading_failed(path: &std::path::Path, target: Target) -> Failure {
+    let path = path.display();
+    if target == Target::Cpu {
+        return Failure::new(AgentFailure::InvalidModel, format!("{path}: loading it failed"));
     }
+    let why = "its memory may be too small for the weights and --kv-cache, or the driver failed: see the lines above";
+    Failure::new(
+        AgentFailure::DriverUnusable,
+        format!("{path}: loading it on the GPU failed: {why}; or use --device cpu"),
+    )
+}
+
+/// The device, before anything is fetched for it. Drivers take their time, so not on a thread of the server.
+async fn device(args: &Args) -> Result<Choice, Failure> {
+    if let Some(cpu) = args.cpu {
+        cpu.choose().map_err(|e| Failure::configuration(format!("--cpu: {e}")))?;
+    }
+    let (wanted, cores) = (args.device, args.threads.map_or_else(granted_cores, |n| n as usize));
+    let probed = tokio::task::spawn_blocking(move || choose(wanted, cores)).await;
+    let choice = probed.unwrap_or_else(|_| Err("the driver ended the probe; see the lines above".into()));
+    let choice = choice.map_err(|why| Failure::new(AgentFailure::DriverUnusable, why))?;
+    if let Some(why) = &choice.status.fallback {
+        tracing::info!(reason = why, "--device auto: no GPU is used");
+    }
+    Ok(choice)
 }
 
 /// The model's file, its digest checked.

@@ -27,6 +27,9 @@ pub struct Settings {
     /// Image of the agents.
     #[arg(long, env = "TERRACE_AGENT_IMAGE", value_name = "IMAGE")]
     pub agent_image: String,
+    /// Image of the agents that run on an NVIDIA GPU; absent: that of the others, which then say that they have no CUDA.
+    #[arg(long, env = "TERRACE_AGENT_CUDA_IMAGE", value_name = "IMAGE")]
+    pub agent_cuda_image: Option<String>,
     /// Paths of nodes that a tier's model may lie under, comma separated; none by default.
     #[arg(long, value_delimiter = ',', value_name = "PATH")]
     pub allowed_host_paths: Vec<String>,
@@ -51,6 +54,7 @@ impl Settings {
             namespace: self.namespace.clone(),
             router_image: self.router_image.clone(),
             agent_image: self.agent_image.clone(),
+            agent_cuda_image: self.agent_cuda_image.clone().unwrap_or_else(|| self.agent_image.clone()),
             otlp_endpoint: self.otlp_endpoint.clone().filter(|e| !e.is_empty()),
             allowed_host_paths: self.allowed_host_paths.iter().filter(|p| !p.is_empty()).cloned().collect(),
         }

@@ -51,6 +51,9 @@ pub struct DeviceStatus {
     pub kind: String,
     /// For example `AVX2, 2 cores`.
     pub detail: String,
+    /// Why it is the CPU, where `--device auto` found no GPU to use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<String>,
 }
 
 /// Why an agent ended before it was ready: the container's termination message, as JSON.

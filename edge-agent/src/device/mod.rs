@@ -1,7 +1,12 @@
-//! What this machine gives the engine: instructions of its processor, cores that the container may use.
+//! What this machine gives the engine: instructions of its processor, cores that the container may use, its GPU.
 
 mod cores;
 mod cpu;
+pub mod cuda;
+mod probe;
+#[cfg(feature = "vulkan")]
+pub mod vulkan;
 
 pub use cores::granted_cores;
 pub use cpu::Cpu;
+pub use probe::{Choice, Target, choose};

@@ -23,7 +23,7 @@ pub struct Matrix {
 }
 
 /// Rows of activations that meet a group's weights at once, at most; and their bytes, so that they stay in the nearest
-/// cache.
+/// cache, which is larger where vectors are wider.
 const TILE: usize = 16;
 const TILE_BYTES: usize = 20 << 10;
 /// Bytes of weights that stay in the second cache while all rows of activations pass.
@@ -85,7 +85,7 @@ impl Matrix {
         let (groups, size, rows) = (self.rows.div_ceil(GROUP), self.group_bytes(), self.rows);
         let run = (groups / (threads() * 4)).clamp(4, 256).next_multiple_of(kernel.groups);
         let near = (NEAR_BYTES / size).clamp(4, 32).next_multiple_of(kernel.groups);
-        let tile = self.tile(count);
+        let tile = self.tile(count, TILE_BYTES * kernel.groups);
         let parts = Parts::new(out);
         for_each(groups.div_ceil(run), groups * self.columns * count > 16_384, |index| {
             let last = (index * run + run).min(groups);
@@ -110,10 +110,10 @@ impl Matrix {
     }
 
     /// Rows of a tile: all tiles but the last have as many, and none is much smaller than the others.
-    fn tile(&self, count: usize) -> usize {
+    fn tile(&self, count: usize, near: usize) -> usize {
         let row =
             if takes_quantized(self.kind) { self.columns / BLOCK * size_of::<Quantized>() } else { self.columns * 4 };
-        let most = (TILE_BYTES / row.max(1)).clamp(4, TILE);
+        let most = (near / row.max(1)).clamp(4, TILE);
         count.div_ceil(count.div_ceil(most))
     }
 }

@@ -8,12 +8,16 @@
 //! shared job.
 
 mod activation;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod amx;
 mod attention;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod distribution;
+#[cfg(feature = "gpu")]
+pub(crate) mod gpu;
 mod kernel;
 mod layout;
 mod matrix;

@@ -9,11 +9,15 @@ use burn::tensor::ops::{FloatTensor, IntTensor};
 use burn::tensor::{Bytes, DType, Shape};
 use half::f16;
 
+use crate::gguf::GgmlType;
 use crate::kernels::{Attention, Matrix, Span, gated_gelu, gated_silu, rms_norm};
 
 /// Burn's operations and the decoder's own. All rows are `[rows, width]`, contiguous, `f32`.
 pub trait QuantBackend: Backend {
-    /// `x[m, columns]` times the transposed weights, packed as [`Matrix::pack`] does: `[m, rows]`.
+    /// Rows as a file has them become what this device multiplies with; `columns` are whole blocks.
+    fn pack(kind: GgmlType, bytes: &[u8], rows: usize, columns: usize) -> (Matrix, Vec<u8>);
+
+    /// `x[m, columns]` times the transposed weights, packed as [`Self::pack`] does: `[m, rows]`.
     fn quant_linear(x: FloatTensor<Self>, weights: IntTensor<Self>, matrix: Matrix) -> FloatTensor<Self>;
 
     /// Rows of packed weights by number, as an embedding is looked up: `[ids, columns]`.
@@ -51,6 +55,10 @@ pub struct LayerCache<B: Backend> {
 }
 
 impl QuantBackend for Flex {
+    fn pack(kind: GgmlType, bytes: &[u8], rows: usize, columns: usize) -> (Matrix, Vec<u8>) {
+        Matrix::pack(kind, bytes, rows, columns)
+    }
+
     fn quant_linear(x: FlexTensor, weights: FlexTensor, matrix: Matrix) -> FlexTensor {
         rows(&x, matrix.rows, |x, out| matrix.multiply(weights.bytes(), x, out))
     }

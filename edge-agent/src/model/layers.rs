@@ -17,7 +17,7 @@ pub(super) struct QuantLinear<B: Backend> {
     matrix: Matrix,
 }
 
-impl<B: Backend> QuantLinear<B> {
+impl<B: QuantBackend> QuantLinear<B> {
     /// Rows of several tensors of one type and width become one matrix.
     fn new(tensors: &[Stored<'_>], device: &B::Device) -> Self {
         let (columns, kind) = (tensors[0].shape[0], tensors[0].kind);
@@ -30,14 +30,12 @@ impl<B: Backend> QuantLinear<B> {
                 joined.as_slice()
             }
         };
-        let (matrix, packed) = Matrix::pack(kind, bytes, rows, columns);
+        let (matrix, packed) = B::pack(kind, bytes, rows, columns);
         let length = packed.len();
         let data = TensorData::from_bytes(Bytes::from_elems(packed), [length], DType::U8);
         QuantLinear { weights: Tensor::from_data(data, (device, DType::U8)), matrix }
     }
-}
 
-impl<B: QuantBackend> QuantLinear<B> {
     fn forward(&self, x: Tensor<B, 2>) -> Tensor<B, 2> {
         let x = x.into_primitive().tensor();
         wrap(B::quant_linear(x, self.weights.clone().into_primitive(), self.matrix))
@@ -56,7 +54,7 @@ pub(super) struct Projection<B: Backend> {
     bias: Option<Tensor<B, 1>>,
 }
 
-impl<B: Backend> Projection<B> {
+impl<B: QuantBackend> Projection<B> {
     /// Outputs follow each other in the order of `tensors`.
     pub(super) fn new(tensors: &[Stored<'_>], bias: Option<Vec<f32>>, device: &B::Device) -> Self {
         let same = tensors.iter().all(|t| t.kind == tensors[0].kind);
@@ -67,9 +65,7 @@ impl<B: Backend> Projection<B> {
         };
         Projection { parts, bias: bias.map(|bias| vector(bias, device)) }
     }
-}
 
-impl<B: QuantBackend> Projection<B> {
     pub(super) fn forward(&self, x: Tensor<B, 2>) -> Tensor<B, 2> {
         let out = match self.parts.as_slice() {
             [one] => one.forward(x),

@@ -9,7 +9,8 @@ use super::config::Config;
 use super::decoder::Decoder;
 use super::family::Family;
 use super::tensors::Tensors;
-use super::{ModelInfo, Network, Pooled};
+use super::{ModelInfo, Network, Pooled, QuantBackend};
+use crate::device::Target;
 use crate::gguf::{ChatTemplate, GgmlType, Gguf, GgufError, Tokenizer};
 
 /// All of a model: network, words, and what it says of itself.
@@ -35,11 +36,13 @@ pub struct LoadOptions {
     pub kv_cache_bytes: Option<u64>,
     /// Threads of the kernels; none: the cores that the container was granted.
     pub threads: Option<usize>,
+    /// What the network runs on.
+    pub target: Target,
 }
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        LoadOptions { context_tokens: None, max_sequences: 1, kv_cache_bytes: None, threads: None }
+        LoadOptions { context_tokens: None, max_sequences: 1, kv_cache_bytes: None, threads: None, target: Target::Cpu }
     }
 }
 
@@ -104,10 +107,37 @@ impl LoadedModel {
             width: config.width,
             pooled: Pooled::of_file(file.metadata(), family)?,
         };
-        let network = Decoder::<Flex>::load(&tensors, config, &Default::default())?;
+        let network = match options.target {
+            Target::Cpu => network::<Flex>(&tensors, config, &Default::default())?,
+            #[cfg(feature = "cuda")]
+            Target::Cuda => warmed(network::<burn_cuda::Cuda>(&tensors, config, &Default::default())?),
+            #[cfg(feature = "vulkan")]
+            Target::Vulkan(adapter) => warmed(network::<burn_wgpu::Vulkan>(&tensors, config, &adapter.device())?),
+        };
         tensors.nothing_left(architecture)?;
-        Ok(LoadedModel { network: Box::new(network), info, tokenizer, template })
+        Ok(LoadedModel { network, info, tokenizer, template })
     }
+}
+
+/// The network on one kind of device.
+fn network<B: QuantBackend>(
+    tensors: &Tensors<'_>,
+    config: Config,
+    device: &B::Device,
+) -> Result<Box<dyn Network>, GgufError> {
+    Ok(Box::new(Decoder::<B>::load(tensors, config, device)?))
+}
+
+/// A GPU's kernels are compiled when they are first used, each for a count of rows: better now than while somebody waits.
+/// What the steps leave in the cache's first block is written over before anyone reads it.
+#[cfg(feature = "gpu")]
+fn warmed(mut network: Box<dyn Network>) -> Box<dyn Network> {
+    use super::{Feed, Rows, Wanted};
+    for rows in [8, 4, 2, 1] {
+        let wanted = Wanted { logits: Rows::All, hidden: None };
+        network.step(&[Feed { blocks: &[0], tokens: &[0; 8][..rows], position: 0, wanted }]);
+    }
+    network
 }
 
 /// The type that most of the weights have.

@@ -5,6 +5,8 @@ mod backend;
 mod config;
 mod decoder;
 mod family;
+#[cfg(feature = "gpu")]
+mod gpu;
 mod info;
 mod layers;
 mod load;

@@ -20,6 +20,8 @@ pub struct Site {
     pub router_image: String,
     /// Image of agents.
     pub agent_image: String,
+    /// Image of agents that run on an NVIDIA GPU.
+    pub agent_cuda_image: String,
     /// Where routers and agents send their traces; none: nowhere.
     pub otlp_endpoint: Option<String>,
     /// Paths of nodes that a tier's model may lie under.

@@ -57,7 +57,7 @@ pub(super) fn template(tier: &ValidTier, fleet: &Fleet, site: &Site) -> PodTempl
         volumes: Some([vec![identity], model.volumes].concat()),
         containers: vec![Container {
             name: "agent".into(),
-            image: Some(site.agent_image.clone()),
+            image: Some(image(fleet, site).to_owned()),
             image_pull_policy: Some("IfNotPresent".into()),
             args: Some([model.args, flags(fleet)].concat()),
             env: Some(pod::env(site)),
@@ -73,6 +73,11 @@ pub(super) fn template(tier: &ValidTier, fleet: &Fleet, site: &Site) -> PodTempl
         ..PodSpec::default()
     };
     PodTemplateSpec { metadata: Some(ObjectMeta { labels: Some(labels), ..ObjectMeta::default() }), spec: Some(spec) }
+}
+
+/// CUDA's libraries are an image apart.
+fn image<'a>(fleet: &Fleet, site: &'a Site) -> &'a str {
+    if terrace_crds::agent::device(&fleet.spec) == "cuda" { &site.agent_cuda_image } else { &site.agent_image }
 }
 
 fn flags(fleet: &Fleet) -> Vec<String> {

@@ -19,6 +19,7 @@ pub fn site() -> Site {
         namespace: "terrace-system".into(),
         router_image: "localhost/terrace-router:test".into(),
         agent_image: "localhost/terrace-agent:test".into(),
+        agent_cuda_image: "localhost/terrace-agent-cuda:test".into(),
         otlp_endpoint: Some("http://jaeger:4318".into()),
         allowed_host_paths: vec!["/models/".into()],
     }

@@ -161,7 +161,7 @@ async fn status(State(tier): State<Arc<Scripted>>) -> Response<Body> {
             parameters: String::new(),
             context_tokens: 4096,
         },
-        device: DeviceStatus { kind: "cpu".into(), detail: String::new() },
+        device: DeviceStatus { kind: "cpu".into(), detail: String::new(), fallback: None },
         load: tier.load(),
         draining: false,
     };
