@@ -3,10 +3,12 @@
 mod cores;
 mod cpu;
 pub mod cuda;
+mod pages;
 mod probe;
 #[cfg(feature = "vulkan")]
 pub mod vulkan;
 
 pub use cores::granted_cores;
 pub use cpu::Cpu;
+pub use pages::large;
 pub use probe::{Choice, Target, choose};

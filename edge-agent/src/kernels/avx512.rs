@@ -1,4 +1,4 @@
-//! [`Vector`] with AVX-512 (F, BW, DQ, VL), with VNNI's dot product and AMX's tiles where they are there: two groups at a time.
+//! [`Vector`] with AVX-512 (F, BW, DQ, VL), and with VNNI's dot product where that is there: two groups at a time.
 #![allow(unsafe_code, reason = "vector instructions: see the trait's promise, which every function here relies on")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "one argument for all: the trait's promise")]
 
@@ -7,25 +7,18 @@ use std::arch::x86_64::*;
 use super::activation::Quantized;
 use super::avx2::depth;
 use super::kernel::{Kernel, kernels};
-use super::vector::{Sums, Vector};
-use super::{amx, product};
+use super::product;
+use super::vector::Vector;
 use crate::gguf::GgmlType;
 
-/// Sixteen rows; `DOT` says how products are added up.
-struct Avx512<const DOT: u8>;
+/// Sixteen rows; `VNNI`: with `vpdpbusd`.
+struct Avx512<const VNNI: bool>;
 
-/// In pairs, as AVX2 does.
-const PAIRS: u8 = 0;
-/// With `vpdpbusd`.
-const VNNI: u8 = 1;
-/// Likewise, and by tiles where there are rows enough.
-const TILES: u8 = 2;
-
-impl<const DOT: u8> Vector for Avx512<DOT> {
+impl<const VNNI: bool> Vector for Avx512<VNNI> {
     type Floats = __m512;
     type Bytes = __m512i;
     const GROUPS: usize = 2;
-    const SIGNED: bool = DOT == PAIRS;
+    const SIGNED: bool = !VNNI;
 
     #[inline(always)]
     unsafe fn zero() -> __m512 {
@@ -135,7 +128,7 @@ impl<const DOT: u8> Vector for Avx512<DOT> {
     unsafe fn dot<const N: usize>(weights: &[__m512i; N], x: *const i8, bits: u32) -> __m512 {
         unsafe {
             let mut sum = _mm512_setzero_si512();
-            if DOT >= VNNI {
+            if VNNI {
                 for (i, w) in weights.iter().enumerate() {
                     sum = _mm512_dpbusd_epi32(sum, *w, four(x.add(4 * i)));
                 }
@@ -166,23 +159,6 @@ impl<const DOT: u8> Vector for Avx512<DOT> {
     }
 
     #[inline(always)]
-    unsafe fn prepare() {
-        if DOT == TILES {
-            unsafe { amx::prepare() }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn dots(weights: &[__m512i; 8], x: *const i8, stride: usize, count: usize, sums: &mut Sums) -> usize {
-        if DOT == TILES { unsafe { amx::dots(weights, x, stride, count, sums) } } else { 0 }
-    }
-
-    #[inline(always)]
-    unsafe fn sum(sums: &Sums, row: usize) -> __m512 {
-        unsafe { _mm512_cvtepi32_ps(_mm512_load_si512(sums.0.as_ptr().add(row).cast())) }
-    }
-
-    #[inline(always)]
     unsafe fn prefetch(at: *const u8, stride: usize) {
         unsafe {
             _mm_prefetch(at.cast(), _MM_HINT_T0);
@@ -205,15 +181,10 @@ unsafe fn sixteen(at: *const u8, stride: usize) -> __m256i {
 
 pub(super) mod base {
     use super::*;
-    kernels!(Avx512<PAIRS>, "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl");
+    kernels!(Avx512<false>, "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl");
 }
 
 pub(super) mod vnni {
     use super::*;
-    kernels!(Avx512<VNNI>, "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni");
-}
-
-pub(super) mod tiles {
-    use super::*;
-    kernels!(Avx512<TILES>, "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni");
+    kernels!(Avx512<true>, "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni");
 }

@@ -65,14 +65,18 @@ const LOWEST: f32 = -87.0;
 /// e^x for x from -87 to 0, without branches: 2^n times a polynomial (Cephes). Within 2 units in the last place.
 #[inline(always)]
 pub(super) fn exp(x: f32) -> f32 {
-    let n = (x * std::f32::consts::LOG2_E + 12_582_912.0) - 12_582_912.0;
+    // 1.5 * 2^23: what is added to it is rounded to a whole number, which then stands in the low bits.
+    const ROUND: f32 = 12_582_912.0;
+    let rounded = x * std::f32::consts::LOG2_E + ROUND;
+    let n = rounded - ROUND;
     let r = x - n * 0.693_359_4 + n * 2.121_944_4e-4;
     let mut p = 1.987_569_1e-4f32;
     for c in [1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5] {
         p = p * r + c;
     }
     let p = p * r * r + r + 1.0;
-    p * f32::from_bits(((n as i32 + 127) << 23) as u32)
+    // Of the bits, not of `n`: a conversion that minds what is no number is done one by one.
+    p * f32::from_bits(rounded.to_bits().wrapping_sub(ROUND.to_bits()).wrapping_add(127) << 23)
 }
 
 #[cfg(test)]

@@ -23,11 +23,15 @@ pub struct Matrix {
 }
 
 /// Rows of activations that meet a group's weights at once, at most; and their bytes, so that they stay in the nearest
-/// cache, which is larger where vectors are wider.
+/// cache.
 const TILE: usize = 16;
 const TILE_BYTES: usize = 20 << 10;
 /// Bytes of weights that stay in the second cache while all rows of activations pass.
 const NEAR_BYTES: usize = 64 << 10;
+
+/// Sums that begin with a line of the cache: a vector of them is then in one line.
+#[repr(align(64))]
+struct Lines([f32; 2 * GROUP * TILE]);
 
 thread_local! {
     /// The engine's thread quantizes for every product; the room is made once.
@@ -85,18 +89,19 @@ impl Matrix {
         let (groups, size, rows) = (self.rows.div_ceil(GROUP), self.group_bytes(), self.rows);
         let run = (groups / (threads() * 4)).clamp(4, 256).next_multiple_of(kernel.groups);
         let near = (NEAR_BYTES / size).clamp(4, 32).next_multiple_of(kernel.groups);
-        let tile = self.tile(count, TILE_BYTES * kernel.groups);
+        let tile = self.tile(count);
         let parts = Parts::new(out);
         for_each(groups.div_ceil(run), groups * self.columns * count > 16_384, |index| {
             let last = (index * run + run).min(groups);
+            let mut sums = Lines([0.0; 2 * GROUP * TILE]);
+            let sums = &mut sums.0;
             for near_first in (index * run..last).step_by(near) {
                 let near_last = (near_first + near).min(last);
                 for at in (0..count).step_by(tile) {
                     let (x, tile) = (x.from(at, count), tile.min(count - at));
                     for first in (near_first..near_last).step_by(kernel.groups) {
                         let weights = &bytes[first * size..(first + kernel.groups).min(groups) * size];
-                        let mut sums = [0.0; 2 * GROUP * TILE];
-                        kernel.run(self.kind, self.columns, weights, x, tile, &mut sums);
+                        kernel.run(self.kind, self.columns, weights, x, tile, sums);
                         let width = (rows - first * GROUP).min(GROUP * kernel.groups);
                         for (i, sums) in sums.chunks_exact(GROUP * kernel.groups).take(tile).enumerate() {
                             // SAFETY: this run of groups is this thread's alone, and so are its columns.
@@ -110,10 +115,10 @@ impl Matrix {
     }
 
     /// Rows of a tile: all tiles but the last have as many, and none is much smaller than the others.
-    fn tile(&self, count: usize, near: usize) -> usize {
+    fn tile(&self, count: usize) -> usize {
         let row =
             if takes_quantized(self.kind) { self.columns / BLOCK * size_of::<Quantized>() } else { self.columns * 4 };
-        let most = (near / row.max(1)).clamp(4, TILE);
+        let most = (TILE_BYTES / row.max(1)).clamp(4, TILE);
         count.div_ceil(count.div_ceil(most))
     }
 }

@@ -8,8 +8,6 @@
 //! shared job.
 
 mod activation;
-#[cfg(target_arch = "x86_64")]
-pub(crate) mod amx;
 mod attention;
 #[cfg(target_arch = "x86_64")]
 mod avx2;

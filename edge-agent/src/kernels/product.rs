@@ -3,7 +3,7 @@
 
 use super::activation::{BLOCK, Quantized};
 use super::layout::{GROUP, bits, header, high, run};
-use super::vector::{Sums, Vector};
+use super::vector::Vector;
 use crate::gguf::GgmlType;
 
 /// A kind of weights, known when the code is compiled.
@@ -148,40 +148,24 @@ unsafe fn read_quants<V: Vector, K: Kind>(at: *const u8, stride: usize) -> [V::B
     }
 }
 
-/// A run's products with one row of activations: of all columns, or of the first and the last 16 where their scales
-/// differ.
+/// `sum` and what one run adds to it for one row of activations.
 #[inline(always)]
-unsafe fn dot_run<V: Vector, K: Kind>(run: &Run<V>, x: &Quantized) -> [V::Floats; 2] {
+unsafe fn add_run<V: Vector, K: Kind>(run: &Run<V>, x: &Quantized, sum: V::Floats) -> V::Floats {
     // SAFETY: 32 activations stand in `x`.
     unsafe {
         let q = x.q.as_ptr();
-        if matches!(K::KIND, GgmlType::Q6_K) {
-            let [a, b, c, d, e, f, g, h] = run.quants;
-            let last = V::dot(&[e, f, g, h], q.add(16), bits(K::KIND));
-            return [V::dot(&[a, b, c, d], q, bits(K::KIND)), last];
-        }
-        [V::dot(&run.quants, q, bits(K::KIND)), V::zero()]
-    }
-}
-
-/// `sum` and what one run, of which the products are known, adds to it for one row of activations.
-#[inline(always)]
-unsafe fn add_run<V: Vector, K: Kind>(
-    run: &Run<V>,
-    [first, last]: [V::Floats; 2],
-    x: &Quantized,
-    sum: V::Floats,
-) -> V::Floats {
-    // SAFETY: the caller's promise.
-    unsafe {
         let scale = V::splat(x.scale);
         let mut sum = sum;
         if matches!(K::KIND, GgmlType::Q6_K) {
+            let [a, b, c, d, e, f, g, h] = run.quants;
+            let first = V::dot(&[a, b, c, d], q, bits(K::KIND));
+            let last = V::dot(&[e, f, g, h], q.add(16), bits(K::KIND));
             let scaled = V::multiply_add(last, run.scales[1], V::multiply(first, run.scales[0]));
             sum = V::multiply_add(scaled, scale, sum);
             sum = V::multiply_add(run.mins[1], V::splat(x.half), sum);
         } else {
-            sum = V::multiply_add(first, V::multiply(run.scales[0], scale), sum);
+            let dot = V::dot(&run.quants, q, bits(K::KIND));
+            sum = V::multiply_add(dot, V::multiply(run.scales[0], scale), sum);
         }
         if has_mins::<V>(K::KIND) {
             sum = V::multiply_add(run.mins[0], V::splat(x.sum), sum);
@@ -209,7 +193,6 @@ pub(super) unsafe fn quantized<V: Vector, K: Kind>(
         if count == 1 {
             return V::store(out, each_run::<V, K, true>(weights, stride, x, blocks, 1, out));
         }
-        V::prepare();
         for t in 0..count {
             V::store(out.add(t * GROUP * V::GROUPS), V::zero());
         }
@@ -244,52 +227,16 @@ unsafe fn each_run<V: Vector, K: Kind, const ONE: bool>(
                 let run = read_run::<V, K>(&front, index, at, stride);
                 let x = x.add(block * runs + index);
                 if ONE {
-                    sum = add_run::<V, K>(&run, dot_run::<V, K>(&run, &*x), &*x, sum);
+                    sum = add_run::<V, K>(&run, &*x, sum);
                     continue;
                 }
-                add_rows::<V, K>(&run, x, blocks, count, out);
+                for t in 0..count {
+                    let out = out.add(t * GROUP * V::GROUPS);
+                    V::store(out, add_run::<V, K>(&run, &*x.add(t * blocks), V::load(out)));
+                }
             }
         }
         sum
-    }
-}
-
-/// What a run adds for each of `count` rows of activations, which are `blocks` apart: many at once where that is faster.
-#[inline(always)]
-unsafe fn add_rows<V: Vector, K: Kind>(
-    run: &Run<V>,
-    x: *const Quantized,
-    blocks: usize,
-    count: usize,
-    out: *mut f32,
-) {
-    let (mut sums, mut lasts) = (Sums::NONE, Sums::NONE);
-    let stride = blocks * size_of::<Quantized>();
-    let mut row = 0;
-    // SAFETY: the caller's promise; the loops stay within it.
-    unsafe {
-        while row < count {
-            let q = (*x.add(row * blocks)).q.as_ptr();
-            let together = if matches!(K::KIND, GgmlType::Q6_K) {
-                // Two scales in a run: each half's products with the other half's weights zero.
-                let [a, b, c, d, e, f, g, h] = run.quants;
-                let none = V::and(a, 0);
-                V::dots(&[none, none, none, none, e, f, g, h], q, stride, count - row, &mut lasts);
-                V::dots(&[a, b, c, d, none, none, none, none], q, stride, count - row, &mut sums)
-            } else {
-                V::dots(&run.quants, q, stride, count - row, &mut sums)
-            };
-            for at in 0..together.max(1) {
-                let (x, out) = (&*x.add((row + at) * blocks), out.add((row + at) * GROUP * V::GROUPS));
-                let dots = match together {
-                    0 => dot_run::<V, K>(run, x),
-                    _ if matches!(K::KIND, GgmlType::Q6_K) => [V::sum(&sums, at), V::sum(&lasts, at)],
-                    _ => [V::sum(&sums, at), V::zero()],
-                };
-                V::store(out, add_run::<V, K>(run, dots, x, V::load(out)));
-            }
-            row += together.max(1);
-        }
     }
 }
 

@@ -2,17 +2,6 @@
 //! bytes, of each of eight interleaved rows. `product` is written once over them.
 #![allow(unsafe_code, reason = "declares what is unsafe; see each implementation")]
 
-use std::mem::MaybeUninit;
-
-/// Products of a run for several rows of activations: for each a number for each row of weights.
-#[repr(align(64))]
-pub(super) struct Sums(pub(super) [[MaybeUninit<i32>; 16]; 16]);
-
-impl Sums {
-    /// Room for them.
-    pub(super) const NONE: Sums = Sums([[MaybeUninit::uninit(); 16]; 16]);
-}
-
 /// Vectors over `GROUPS` groups of eight rows. Where it has two, the second group's weights stand `stride` bytes behind
 /// the first's.
 ///
@@ -64,32 +53,6 @@ pub(super) trait Vector {
 
     /// `4 * N` columns of weights of `bits` bits (4, 5, 6 unsigned; 8: see [`Vector::SIGNED`]) times as many activations.
     unsafe fn dot<const N: usize>(weights: &[Self::Bytes; N], x: *const i8, bits: u32) -> Self::Floats;
-
-    /// Called once on a thread before [`Vector::dots`].
-    #[inline(always)]
-    unsafe fn prepare() {}
-
-    /// [`Vector::dot`] of 32 columns for several rows of activations at once, `stride` bytes apart: says for how many of
-    /// `count`. None, where that is not faster.
-    #[inline(always)]
-    unsafe fn dots(
-        weights: &[Self::Bytes; 8],
-        x: *const i8,
-        stride: usize,
-        count: usize,
-        sums: &mut Sums,
-    ) -> usize {
-        let _ = (weights, x, stride, count, sums);
-        0
-    }
-
-    /// What [`Vector::dots`] found for the `row`-th row of activations that it took.
-    #[inline(always)]
-    unsafe fn sum(sums: &Sums, row: usize) -> Self::Floats {
-        let _ = (sums, row);
-        // SAFETY: the caller's promise.
-        unsafe { Self::zero() }
-    }
 
     /// Brings the line at this address near, of each group; any address is good.
     #[inline(always)]

@@ -56,7 +56,9 @@ pub struct LayerCache<B: Backend> {
 
 impl QuantBackend for Flex {
     fn pack(kind: GgmlType, bytes: &[u8], rows: usize, columns: usize) -> (Matrix, Vec<u8>) {
-        Matrix::pack(kind, bytes, rows, columns)
+        let (matrix, packed) = Matrix::pack(kind, bytes, rows, columns);
+        crate::device::large(&packed);
+        (matrix, packed)
     }
 
     fn quant_linear(x: FlexTensor, weights: FlexTensor, matrix: Matrix) -> FlexTensor {

@@ -205,11 +205,11 @@ impl Attention {
     /// their results wait to be merged. Returns also how many do.
     fn tasks<'a>(&self, spans: &[Span<'a>]) -> (Vec<Task<'a>>, usize) {
         let group = self.heads / self.kv_heads;
-        let (mut tasks, mut row, mut waiting) = (Vec::new(), 0, 0);
+        let (most, mut tasks, mut row, mut waiting) = (tile::queries(), Vec::new(), 0, 0);
         for &span in spans {
             let queries = span.len * group;
             for kv_head in 0..self.kv_heads {
-                if queries <= TILE {
+                if queries <= most {
                     for stretch in self.stretches(span.position, span.position + span.len) {
                         let stretch = Some((stretch, waiting));
                         tasks.push(Task { span, row, kv_head, first: 0, count: queries, stretch });
@@ -217,8 +217,8 @@ impl Attention {
                     }
                     continue;
                 }
-                for first in (0..queries).step_by(TILE) {
-                    let count = (queries - first).min(TILE);
+                for first in (0..queries).step_by(most) {
+                    let count = (queries - first).min(most);
                     tasks.push(Task { span, row, kv_head, first, count, stretch: None });
                 }
             }

@@ -5,11 +5,20 @@ use std::ops::Range;
 use half::f16;
 
 use super::{Attention, BLOCK_TOKENS, STRETCH};
+#[cfg(target_arch = "x86_64")]
 use crate::device::Cpu;
 use crate::kernels::distribution::exp;
 
-/// Queries of a tile: with two vectors of keys each they fill the twelve sums that sixteen registers leave room for.
-pub(super) const TILE: usize = 6;
+/// Queries of a tile, at most.
+pub(super) const TILE: usize = 12;
+
+/// Queries of a tile on this processor: as many as its registers hold sums of.
+pub(super) fn queries() -> usize {
+    #[cfg(target_arch = "x86_64")]
+    return super::wide::most(Cpu::detect());
+    #[cfg(not(target_arch = "x86_64"))]
+    6
+}
 
 /// The queries and what they look at.
 pub(super) struct Tile<'a> {
@@ -93,8 +102,11 @@ impl Tile<'_> {
         let (from, to) = (seen(0).start / BLOCK_TOKENS, seen(self.count - 1).end);
         let blocks = &self.blocks[start / BLOCK_TOKENS..][from..to.div_ceil(BLOCK_TOKENS)];
         #[cfg(target_arch = "x86_64")]
-        if Cpu::detect().has_avx2() && self.shape.width.is_multiple_of(16) {
-            return super::wide::partial(self, blocks, from * BLOCK_TOKENS, to, &seen, &mut scores, sums);
+        if let cpu = Cpu::detect()
+            && cpu.has_avx2()
+            && self.shape.width.is_multiple_of(16)
+        {
+            return super::wide::partial(cpu, self, blocks, from * BLOCK_TOKENS, to, &seen, &mut scores, sums);
         }
         for (index, block) in blocks.iter().enumerate() {
             let keys = &self.keys[self.shape.at(*block, self.kv_head)];
