@@ -1,5 +1,5 @@
 # Two commands: `make up` shows one answer, `make test` tests everything. The rest are their parts.
-.PHONY: up test lint model images cluster cluster-down programs bench bench-agent bench-selection soak-agent fuzz help
+.PHONY: up test lint model images cluster cluster-down programs bench bench-agent bench-selection bench-decision soak-agent fuzz help
 
 help:
 	@echo 'make up        build, fetch the model, ask one question, print the answer and how it came about'
@@ -12,6 +12,7 @@ help:
 	@echo 'make bench-agent the agent against llama.cpp: DEVICE=cpu|cuda|vulkan, CPU=avx2, THREADS=, ROUNDS=, PEER=xllamacpp'
 	@echo 'make soak-agent SECONDS=3600: a real agent under mixed load for so long; its memory must stay flat'
 	@echo 'make bench-selection   the bench of device selection alone; AZURE_TRACE=FILE: on that trace'
+	@echo 'make bench-decision    how long a decision takes with 10 to 10,000 devices'
 	@echo 'make fuzz      SECONDS=60: each fuzz target for so long'
 
 up:
@@ -49,6 +50,9 @@ soak-agent:
 
 bench-selection:
 	@cli/benches/selection.sh
+
+bench-decision:
+	@crates/decide/benches/decision.sh
 
 fuzz:
 	@scripts/fuzz.sh $(or $(SECONDS),60)

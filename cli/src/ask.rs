@@ -73,14 +73,9 @@ impl Ask {
 /// Nothing answers, the router refuses (its message and code are shown), or the answer breaks off.
 pub async fn run(ask: Ask) -> Result<()> {
     let running = State::read();
-    let base = match (&ask.url, &running) {
-        (Some(url), _) => url.clone(),
-        (None, Some(state)) => state.url.clone(),
-        (None, None) => bail!("no router is known: start one with `terrace up -f examples/quickstart`, or give --url"),
-    };
-    let base = base.trim_end_matches('/').trim_end_matches("/v1");
+    let base = client::base(ask.url.as_deref(), running.as_ref())?;
     let begin = Instant::now();
-    let response = client::send(request(&ask, base)?).await?;
+    let response = client::send(request(&ask, &base)?).await?;
     let (status, heads) = (response.status(), response.headers().clone());
     if status != 200 {
         let bytes = client::body(response, 1 << 20).await?;

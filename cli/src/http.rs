@@ -8,8 +8,21 @@ use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 
+use crate::up::state::State;
+
 /// How long the head of a small answer may take.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// Base URL of the router that is meant, without /v1: the one given, else the running `terrace up`'s.
+///
+/// # Errors
+/// None is given and none runs.
+pub fn base(url: Option<&str>, running: Option<&State>) -> Result<String> {
+    let Some(base) = url.or(running.map(|state| state.url.as_str())) else {
+        bail!("no router is known: start one with `terrace up -f examples/quickstart`, or give --url");
+    };
+    Ok(base.trim_end_matches('/').trim_end_matches("/v1").to_owned())
+}
 
 /// Sends one request to a router.
 ///

@@ -3,6 +3,7 @@
 mod ask;
 mod check;
 mod crds;
+mod explain;
 mod http;
 mod out;
 pub mod simulate;
@@ -27,6 +28,8 @@ enum Command {
     Up(up::Up),
     /// Ask one question and show the answer, where it came from and why, and the hops.
     Ask(ask::Ask),
+    /// Show what is decided of a request and why: what was ruled out by which rule, scores, forecasts, the plan.
+    Explain(explain::Explain),
     /// Run a trace against a model of the fleet, decided as the routers decide: overflow, lateness, cost.
     Simulate(simulate::Simulate),
     /// Check manifests as the API server and the operator would: those of a fleet, or of a part of one.
@@ -42,6 +45,7 @@ pub async fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Up(up) => up::run(up).await,
         Command::Ask(ask) => ask::run(ask).await,
+        Command::Explain(explain) => explain::run(explain).await,
         Command::Simulate(simulate) => simulate::run(&simulate),
         Command::Check(check) => check::run(&check),
         Command::Crds => crds::run(),

@@ -11,6 +11,7 @@ use terrace_decide::retry::RetryBudget;
 use terrace_decide::score;
 
 use crate::clock::Clock;
+use crate::decisions::Decisions;
 use crate::dispatch::connect::Connector;
 use crate::dispatch::credentials::Credentials;
 use crate::egress::Egress;
@@ -52,6 +53,8 @@ pub struct App {
     pub retries: Mutex<RetryBudget>,
     /// Lengths of answers by feature.
     pub outputs: Mutex<HashMap<String, Lengths>>,
+    /// What was decided of the last requests.
+    pub decisions: Decisions,
     /// Keys the names of prompts' blocks ([`crate::sense::prefix`]); made at start, never leaves the process.
     pub prefix_secret: RandomState,
 }

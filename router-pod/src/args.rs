@@ -62,6 +62,10 @@ pub struct Args {
     #[arg(long, env = "TERRACE_ALLOW_LOOPBACK")]
     pub allow_loopback: bool,
 
+    /// Decisions that are kept in memory for `terrace explain --request-id`, a few kilobytes each; 0: none.
+    #[arg(long, env = "TERRACE_DECISIONS", default_value_t = 500)]
+    pub decisions: usize,
+
     /// Longest wait for requests in flight when told to stop, in seconds.
     #[arg(long, env = "TERRACE_DRAIN_TIMEOUT", default_value_t = 30)]
     pub drain_timeout: u64,

@@ -9,11 +9,13 @@
 //! | [`dispatch`] | carries a plan out: cleared bodies only; attempts, deadlines, connections |
 //! | [`ledger`] | what became of it: counts, latencies, cost; makes the report |
 //!
-//! [`job`] is a request on its way, [`record`] what became of it, [`refusal`] why it got no answer.
+//! [`job`] is a request on its way, [`record`] what became of it, [`refusal`] why it got no answer, [`decisions`] what
+//! was decided of the last ones.
 
 pub mod app;
 pub mod args;
 pub mod clock;
+pub mod decisions;
 pub mod dispatch;
 pub mod egress;
 pub mod fleet;

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::Value;
+use terrace_contract::explanation::{Became, Explanation};
 use terrace_contract::names::{OTHER, OTHER_FEATURE};
 use terrace_contract::policy::Budget;
 use terrace_contract::reason::{self, Reason};
 use terrace_contract::report::Outcome;
+use terrace_contract::snapshot::Snapshot;
 use terrace_contract::tier::{Backend, Tier};
 use terrace_contract::trust::Class;
 use terrace_decide::Signals;
@@ -19,6 +21,7 @@ use tracing::Span;
 
 use crate::app::App;
 use crate::clock::{figure, micros};
+use crate::decisions::Decision;
 use crate::dispatch::rebuild::Tokens;
 use crate::ledger::{Ended, Used};
 use crate::metrics::{RequestLabels, TierLabel, TokenLabels};
@@ -43,6 +46,8 @@ pub struct Record {
     transport_us: u64,
     used: Option<Used>,
     compute_us: u64,
+    caller: String,
+    decision: Option<Arc<Decision>>,
 }
 
 impl Record {
@@ -65,7 +70,24 @@ impl Record {
             transport_us: 0,
             used: None,
             compute_us: 0,
+            caller: String::new(),
+            decision: None,
         }
+    }
+
+    /// The name of the key that it came with; empty: anonymous.
+    pub fn called_by(&mut self, caller: &str) {
+        caller.clone_into(&mut self.caller);
+    }
+
+    /// It was decided: kept for the caller to ask for.
+    pub fn decided(&mut self, id: &str, snapshot: &Snapshot, now_us: u64, explain: impl FnOnce() -> Explanation) {
+        self.decision = self.app.decisions.keep(&self.caller, || Explanation {
+            request_id: Some(id.to_owned()),
+            at_us: now_us,
+            revision: snapshot.revision.clone(),
+            ..explain()
+        });
     }
 
     /// When the request came.
@@ -160,6 +182,15 @@ impl Drop for Record {
             transport_us: self.transport_us,
             met: self.met(total_us),
         });
+        if let Some(decision) = &self.decision {
+            decision.ended(Became {
+                outcome: self.outcome,
+                tier: self.tier.as_ref().map(|tier| tier.name.clone()),
+                reasons: self.reasons.clone(),
+                first_token_us: self.first_token_us,
+                total_us,
+            });
+        }
         self.span.record("terrace.reasons", reason::join(&self.reasons));
         self.span.record("terrace.outcome", outcome_name(self.outcome));
         traces::end_now(&self.span);

@@ -102,3 +102,28 @@ impl From<terrace_decide::Refusal> for Refusal {
         Self { retry_after_us, ..Self::new(code, refusal.to_string()) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use terrace_contract::trust::{Boundary, Class};
+
+    #[test]
+    fn a_plan_and_the_wire_name_a_refusal_alike() {
+        use terrace_decide::Refusal as Plan;
+        let all = [
+            Plan::ModelNotFound { known: vec![] },
+            Plan::BoundaryDenied { class: Class::Restricted, widest: Boundary::Private },
+            Plan::UnsupportedFeature { missing: vec![] },
+            Plan::ContextTooLong { needed: 2, limit: 1 },
+            Plan::PermittedTiersUnavailable { retry_after_us: 1 },
+            Plan::Overloaded { retry_after_us: 1 },
+            Plan::OverflowCapped { max_percent: 1, retry_after_us: 1 },
+            Plan::BudgetExceeded { first_token_us: 1, finish_us: 1 },
+        ];
+        for plan in all {
+            let code = plan.code();
+            assert_eq!(Refusal::from(plan).code.as_str(), code);
+        }
+    }
+}

@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use crate::app::App;
 use crate::args::Args;
 use crate::clock::Clock;
+use crate::decisions::Decisions;
 use crate::dispatch::connect::Connector;
 use crate::dispatch::credentials::Credentials;
 use crate::egress;
@@ -142,6 +143,7 @@ async fn app(args: &Args, identities: &Identities, clock: Clock, metrics: &Arc<R
         sessions: Sessions::new(&secret),
         retries: Mutex::default(),
         outputs: Mutex::default(),
+        decisions: Decisions::new(args.decisions),
         prefix_secret: std::hash::RandomState::new(),
     })
 }

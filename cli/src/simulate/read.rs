@@ -4,14 +4,14 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use kube::ResourceExt as _;
 use serde::Deserialize as _;
 use serde_json::Value;
+use terrace_contract::snapshot::Snapshot;
 use terrace_simulate::World;
 use terrace_simulate::fleet::{API_VERSION, FleetFile, KIND};
 use terrace_simulate::trace::{self, Arrival};
 
-use crate::up::manifests;
+use crate::up::manifests::{self, Manifests};
 
 /// The world that manifests and their Simulation describe.
 ///
@@ -20,17 +20,22 @@ use crate::up::manifests;
 pub fn world(files: &[PathBuf], policy: Option<&str>) -> Result<World> {
     let manifests = manifests::read(files)?;
     manifests.check()?;
-    let mut policies: Vec<_> = manifests.policies().map(|(_, object)| object).collect();
-    if let Some(name) = policy {
-        policies.retain(|object| object.name_any() == name);
-    }
-    let [object] = policies.as_slice() else {
-        let names: Vec<String> = manifests.policies().map(|(_, object)| object.name_any()).collect();
-        bail!("choose one policy with --policy: there are {}", names.join(", "));
-    };
-    let snapshot = manifests.compile(object, "simulation", 0)?;
+    let snapshot = manifests.compile(manifests.policy(policy)?, "simulation", 0)?;
     let file = simulation(manifests.others())?;
     file.world(&snapshot).map_err(|wrong| anyhow::anyhow!("{KIND}: spec.{wrong}"))
+}
+
+/// How fast the fleet is that a snapshot was compiled from, if a Simulation is among its manifests.
+///
+/// # Errors
+/// There are several, or it does not fit the fleet.
+pub fn speeds(manifests: &Manifests, snapshot: &Snapshot) -> Result<Option<World>> {
+    let is_one = |document: &Value| document.get("kind").and_then(Value::as_str) == Some(KIND);
+    if !manifests.others().iter().any(is_one) {
+        return Ok(None);
+    }
+    let file = simulation(manifests.others())?;
+    file.world(snapshot).map(Some).map_err(|wrong| anyhow::anyhow!("{KIND}: spec.{wrong}"))
 }
 
 fn simulation(documents: &[Value]) -> Result<FleetFile> {

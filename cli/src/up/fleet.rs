@@ -143,7 +143,7 @@ impl Fleet {
 }
 
 /// A DaemonSet is one agent here; a Deployment its replicas.
-fn agents_of(spec: &FleetSpec) -> usize {
+pub fn agents_of(spec: &FleetSpec) -> usize {
     match spec.workload {
         Workload::DaemonSet => 1,
         Workload::Deployment => usize::try_from(spec.replicas.unwrap_or(1)).unwrap_or(0),

@@ -244,6 +244,20 @@ impl Manifests {
         self.policies.iter().map(|p| (placed(p), p))
     }
 
+    /// The policy of this name; without one, the only policy.
+    ///
+    /// # Errors
+    /// There are several and none is chosen, or there is none of this name: those that there are are named.
+    pub fn policy(&self, name: Option<&str>) -> Result<&RoutingPolicy> {
+        let wanted = |policy: &&RoutingPolicy| name.is_none_or(|name| policy.name_any() == name);
+        let found: Vec<&RoutingPolicy> = self.policies.iter().filter(wanted).collect();
+        let [policy] = found.as_slice() else {
+            let names: Vec<String> = self.policies.iter().map(ResourceExt::name_any).collect();
+            bail!("choose one policy with --policy: there are {}", names.join(", "));
+        };
+        Ok(policy)
+    }
+
     /// The fleet tiers that some policy names.
     pub fn fleets(&self) -> impl Iterator<Item = (Placed, &Fleet)> {
         let named = |tier: &Tier| {

@@ -4,7 +4,7 @@
 //! is, each policy gets one router. A throw-away authority makes the identities, so mutual TLS is never off.
 
 mod child;
-mod fleet;
+pub mod fleet;
 mod folder;
 mod log;
 pub mod manifests;

@@ -7,6 +7,7 @@
 pub mod canonical;
 pub mod confidence;
 pub mod cost;
+pub mod explanation;
 pub mod headers;
 pub mod load;
 pub mod names;

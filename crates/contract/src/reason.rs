@@ -3,16 +3,18 @@
 use serde::{Deserialize, Serialize};
 
 macro_rules! reasons {
-    ($($(#[$doc:meta])* $name:ident = $code:literal),* $(,)?) => {
+    ($($(#[doc = $doc:literal])* $name:ident = $code:literal),* $(,)?) => {
         /// One reason code.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-        pub enum Reason { $($(#[$doc])* #[serde(rename = $code)] $name),* }
+        pub enum Reason { $($(#[doc = $doc])* #[serde(rename = $code)] $name),* }
         impl Reason {
             /// Every reason.
             pub const ALL: &'static [Reason] = &[$(Reason::$name),*];
             /// Its code, as it appears in headers and spans.
             pub fn code(self) -> &'static str { match self { $(Reason::$name => $code),* } }
+            /// What it means, in a sentence.
+            pub fn sentence(self) -> &'static str { match self { $(Reason::$name => concat!($($doc),*).trim_start()),* } }
         }
     };
 }

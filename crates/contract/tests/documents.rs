@@ -7,6 +7,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use terrace_contract::explanation::Explanation;
+use terrace_contract::reason::Reason;
 use terrace_contract::report::Report;
 use terrace_contract::snapshot::Snapshot;
 use terrace_contract::status::{AgentStatus, Termination};
@@ -66,6 +68,19 @@ fn status() {
 #[test]
 fn termination() {
     document::<Termination>("termination");
+}
+
+#[test]
+fn explanation() {
+    document::<Explanation>("explanation");
+}
+
+#[test]
+fn every_reason_has_a_sentence() {
+    for reason in Reason::ALL {
+        let said = reason.sentence();
+        assert!(said.ends_with('.') && said.starts_with(char::is_uppercase), "{reason}: {said}");
+    }
 }
 
 #[test]

@@ -67,6 +67,17 @@ pub enum Signal {
 }
 
 impl Signal {
+    /// Its name, as it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Signal::Long => "long",
+            Signal::HardTask => "hardTask",
+            Signal::EasyTask => "easyTask",
+            Signal::Steps => "steps",
+            Signal::Tools => "tools",
+        }
+    }
+
     fn points(self) -> i32 {
         match self {
             Signal::Long | Signal::HardTask => 2,

@@ -8,7 +8,7 @@ use terrace_contract::trust::Boundary;
 
 use crate::plan::{Refusal, RuledOut};
 use crate::signals::{ModelChoice, Signals};
-use crate::view::{BreakerState, DeviceView, EndpointView, FleetView, Freshness, Serving, TierView};
+use crate::view::{BreakerState, DeviceView, EndpointView, FleetView, Freshness, Report, Serving, TierView};
 
 /// Tokens in one block of a KV cache.
 const KV_BLOCK_TOKENS: u64 = 16;
@@ -84,94 +84,79 @@ pub const RETRY_DOWN_US: u64 = 5_000_000;
 pub const RETRY_FULL_US: u64 = 1_000_000;
 
 /// The state of a permitted tier.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// It can take the request: these devices, or the endpoint.
-    Up(Vec<usize>),
+    /// It can take the request.
+    Up,
     /// It answers, but has no room now.
     Full(Reason),
     /// It does not answer.
     Down(Reason),
 }
 
-/// Looks at the state of one permitted tier.
-pub fn state(
-    signals: &Signals,
-    view: &FleetView,
-    tier: usize,
-    cost_micros: u64,
-    ruled_out: &mut Vec<RuledOut>,
-) -> State {
-    let here = &view.tiers[tier];
-    let state = if view.spend_left_micros.is_some_and(|left| cost_micros > left) {
-        State::Down(Reason::SpendLimit)
-    } else {
-        match &here.serving {
-            Serving::Endpoint(e) => match endpoint(signals, view, &here.tier, e) {
-                None => State::Up(Vec::new()),
-                Some(reason @ (Reason::Saturated | Reason::RateLimited)) => State::Full(reason),
-                Some(reason) => State::Down(reason),
-            },
-            Serving::Devices(devices) => fleet(signals, view, tier, devices, ruled_out),
-        }
-    };
-    if let State::Full(reason) | State::Down(reason) = state {
-        ruled_out.push(RuledOut { tier, device: None, reason });
-    }
-    state
+/// Whether what is left of the day's spend holds one more request of this price.
+pub fn affordable(view: &FleetView, cost_micros: u64) -> bool {
+    view.spend_left_micros.is_none_or(|left| cost_micros <= left)
 }
 
-fn fleet(
-    signals: &Signals,
-    view: &FleetView,
-    tier: usize,
-    devices: &[DeviceView],
-    ruled_out: &mut Vec<RuledOut>,
-) -> State {
-    let local = view.tiers[tier].tier.topology_key.is_some();
-    let mut up = Vec::with_capacity(devices.len());
-    let mut why = Reason::NoDevice;
-    let mut full = false;
-    for (index, d) in devices.iter().enumerate() {
-        match device(signals, d, local.then_some(view.domain.as_str())) {
-            None => up.push(index),
-            Some(reason) => {
-                full |= reason == Reason::Saturated;
-                why = reason;
-                ruled_out.push(RuledOut { tier, device: Some(index), reason });
-            }
-        }
-    }
-    match (up.is_empty(), full) {
-        (false, _) => State::Up(up),
-        (true, true) => State::Full(Reason::Saturated),
-        (true, false) => State::Down(why),
+/// The state of a permitted tier that is an endpoint.
+pub fn endpoint_state(signals: &Signals, view: &FleetView, tier: &Tier, e: &EndpointView) -> State {
+    match endpoint(signals, view, tier, e) {
+        None => State::Up,
+        Some(reason @ (Reason::Saturated | Reason::RateLimited)) => State::Full(reason),
+        Some(reason) => State::Down(reason),
     }
 }
 
-fn device(signals: &Signals, d: &DeviceView, domain: Option<&str>) -> Option<Reason> {
+/// What is found out of a device that can take the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Up {
+    /// Requests that it has, see [`in_flight`].
+    pub in_flight: u32,
+    /// How far its report can be relied on.
+    pub freshness: Freshness,
+}
+
+/// Whether a device can take the request; `domain` is the router's, if the tier serves its own domain alone.
+///
+/// # Errors
+/// Why not.
+#[inline]
+pub fn device(signals: &Signals, domain: Option<&str>, d: &DeviceView) -> Result<Up, Reason> {
+    let freshness = d.freshness();
+    let in_flight = in_flight(d, freshness);
     if domain.is_some_and(|own| own.is_empty() || own != &*d.facts.domain) {
-        Some(Reason::Locality)
+        Err(Reason::Locality)
     } else if !d.ready {
-        Some(Reason::NoDevice)
+        Err(Reason::NoDevice)
     } else if d.breaker == BreakerState::Open {
-        Some(Reason::BreakerOpen)
-    } else if d.freshness() == Freshness::Silent {
-        Some(Reason::StaleLoad)
-    } else if full(signals, d) {
-        Some(Reason::Saturated)
+        Err(Reason::BreakerOpen)
+    } else if freshness == Freshness::Silent {
+        Err(Reason::StaleLoad)
+    } else if full(signals, d, in_flight) {
+        Err(Reason::Saturated)
     } else {
-        None
+        Ok(Up { in_flight, freshness })
+    }
+}
+
+/// The state of a fleet of which so many devices are up, and the others were ruled out for these reasons.
+pub fn fleet_state(up: usize, mut others: impl DoubleEndedIterator<Item = Reason> + Clone) -> State {
+    if up > 0 {
+        State::Up
+    } else if others.clone().any(|reason| reason == Reason::Saturated) {
+        State::Full(Reason::Saturated)
+    } else {
+        State::Down(others.next_back().unwrap_or(Reason::NoDevice))
     }
 }
 
 /// Whether one more request would be refused. Batch leaves half of the queue to those who wait.
-fn full(signals: &Signals, d: &DeviceView) -> bool {
-    let Some(report) = d.report else { return false };
-    let load = report.load;
+#[inline]
+fn full(signals: &Signals, d: &DeviceView, in_flight: u32) -> bool {
+    let Some(Report { load, .. }) = &d.report else { return false };
     let batch = signals.deadline.is_some_and(|b| b.priority == Priority::Batch);
     let room = load.slots.max(1) + if batch { load.queue_limit / 2 } else { load.queue_limit };
-    let in_flight = in_flight(d);
     let blocks = u64::from(signals.prompt_tokens + signals.expected_output_tokens).div_ceil(KV_BLOCK_TOKENS);
     let no_kv = load.total_kv_blocks > 0 && blocks > load.free_kv_blocks && in_flight > 0 && load.queue_limit == 0;
     in_flight >= room || no_kv
@@ -179,8 +164,9 @@ fn full(signals: &Signals, d: &DeviceView) -> bool {
 
 /// Requests that a device has, as well as can be known: its report and what was sent since; with a stale report or
 /// none, this router's own only.
-pub fn in_flight(d: &DeviceView) -> u32 {
-    match (d.freshness(), d.report) {
+#[inline]
+pub fn in_flight(d: &DeviceView, freshness: Freshness) -> u32 {
+    match (freshness, &d.report) {
         (Freshness::Fresh, Some(r)) => r.load.running + r.load.queued + d.own_since_report,
         _ => d.own_in_flight,
     }

@@ -11,6 +11,7 @@
 //! | predict | [`predict`], [`select`] | first token and finish per tier: its best device's forecast, or the endpoint's |
 //! | score | [`score`] | weighted quality, latency, cost, privacy, availability over what is left |
 //! | plan | [`planner`] | ordered attempts with reasons |
+//! | (explain) | [`explain`] | the same in words, for who asks why |
 //!
 //! Constraints are never weighed against preferences: a tier that [`constrain`] ruled out is not in what the later
 //! steps are given.
@@ -24,6 +25,7 @@ pub mod complexity;
 pub mod constrain;
 pub mod correction;
 pub mod endpoint;
+pub mod explain;
 pub mod fit;
 pub mod minute;
 pub mod output;

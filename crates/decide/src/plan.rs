@@ -112,6 +112,20 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// Its code in the error table.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Refusal::ModelNotFound { .. } => "model_not_found",
+            Refusal::BoundaryDenied { .. } => "boundary_denied",
+            Refusal::UnsupportedFeature { .. } => "unsupported_feature",
+            Refusal::ContextTooLong { .. } => "context_too_long",
+            Refusal::PermittedTiersUnavailable { .. } => "permitted_tiers_unavailable",
+            Refusal::Overloaded { .. } => "overloaded",
+            Refusal::OverflowCapped { .. } => "overflow_capped",
+            Refusal::BudgetExceeded { .. } => "budget_exceeded",
+        }
+    }
+
     /// When to come back, microseconds; none: the same request is refused then too.
     pub fn retry_after_us(&self) -> Option<u64> {
         match self {
@@ -222,4 +236,8 @@ pub struct Scored {
     pub now: f64,
     /// Total with the tier idle and whole: it makes the decided tier, so that a fleet under load is seen as overflow.
     pub idle: f64,
+    /// What is forecast of it now; none: it is not up.
+    pub forecast: Option<Forecast>,
+    /// Expected price of the request there, micro-units.
+    pub cost_micros: u64,
 }

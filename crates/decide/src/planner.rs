@@ -10,7 +10,7 @@ use crate::predict::{self, Neutral, Work};
 use crate::score::{self, Facts};
 use crate::select::{self, Choice, Selection};
 use crate::signals::{ModelChoice, Signals};
-use crate::view::{BreakerState, FleetView, OverflowWindow, Serving};
+use crate::view::{BreakerState, DeviceView, FleetView, OverflowWindow, Serving};
 
 /// Overflows a minute that are always allowed when any are: a share of two requests says nothing.
 const FREE_OVERFLOWS: u32 = 10;
@@ -80,7 +80,7 @@ impl Rung {
     }
 
     fn up(&self) -> bool {
-        matches!(self.state, State::Up(_))
+        self.state == State::Up
     }
 }
 
@@ -95,13 +95,13 @@ fn rung(
     let here = &view.tiers[tier];
     let work = Work::of(signals);
     let cost_micros = score::cost_micros(&here.tier, signals.prompt_tokens, signals.expected_output_tokens);
-    let state = constrain::state(signals, view, tier, cost_micros, ruled_out);
     let quality = ability::quality(&here.tier, &signals.complexity);
+    let affordable = constrain::affordable(view, cost_micros);
     let mut rung = Rung {
         tier,
         quality,
         able: quality >= floor,
-        state,
+        state: State::Down(Reason::SpendLimit),
         devices: Vec::new(),
         now: None,
         likely: None,
@@ -110,33 +110,46 @@ fn rung(
         availability: 0.0,
         cost_micros,
     };
-    match (&here.serving, &rung.state) {
-        (Serving::Devices(devices), State::Up(up)) => {
-            let deadline = signals.deadline.as_ref();
-            let context = select::Context { selection, deadline, turn: here.turn, draw };
-            if let Some(choice) = select::choose(context, work, devices, up) {
-                let Choice { devices: order, now, likely, idle, feasible } = choice;
-                (rung.now, rung.likely, rung.idle, rung.feasible) = (Some(now), Some(likely), idle, feasible);
-                rung.availability = up.len() as f64 / devices.len() as f64;
-                rung.devices = order;
+    match &here.serving {
+        Serving::Devices(devices) => {
+            if affordable {
+                let deadline = signals.deadline.as_ref();
+                let context = select::Context { selection, deadline, turn: here.turn, draw };
+                let domain = here.tier.topology_key.is_some().then_some(view.domain.as_str());
+                let (known, check) = (ruled_out.len(), |d: &DeviceView| constrain::device(signals, domain, d));
+                let mut out = |device, reason| ruled_out.push(RuledOut { tier, device: Some(device), reason });
+                let (up, choice) = select::choose(context, work, devices, check, &mut out);
+                rung.state = constrain::fleet_state(up, ruled_out[known..].iter().map(|out| out.reason));
+                if let Some(Choice { devices: order, now, likely, idle, feasible }) = choice {
+                    (rung.now, rung.likely, rung.idle, rung.feasible) = (Some(now), Some(likely), idle, feasible);
+                    rung.availability = up as f64 / devices.len() as f64;
+                    rung.devices = order;
+                }
+            }
+            if !rung.up() {
+                // What it would do if it were up makes it the decided tier all the same.
+                let neutral = Neutral::of(devices);
+                let in_flight = |d| constrain::in_flight(d, DeviceView::freshness(d));
+                let idle = devices.iter().map(|d| predict::device(work, d, in_flight(d), || neutral).idle());
+                let best = idle.min_by(|a, b| a.finish_us.total_cmp(&b.finish_us));
+                rung.idle = best.unwrap_or_else(|| predict::unknown_device(work));
             }
         }
-        // Not up: what it would do if it were makes it the decided tier all the same.
-        (Serving::Devices(devices), _) => {
-            let neutral = Neutral::of(devices);
-            let idle = devices.iter().map(|d| predict::device(work, d, || neutral).idle);
-            let best = idle.min_by(|a, b| a.finish_us.total_cmp(&b.finish_us));
-            rung.idle = best.unwrap_or_else(|| predict::unknown_device(work));
-        }
-        (Serving::Endpoint(e), state) => {
+        Serving::Endpoint(e) => {
+            if affordable {
+                rung.state = constrain::endpoint_state(signals, view, &here.tier, e);
+            }
             let predict::Endpoint { now, likely, idle } = predict::endpoint(work, e);
             rung.idle = idle;
-            if matches!(state, State::Up(_)) {
+            if rung.up() {
                 (rung.now, rung.likely) = (Some(now), Some(likely));
                 rung.feasible = predict::feasible(likely, signals.deadline.as_ref());
                 rung.availability = if e.breaker == BreakerState::Closed { 1.0 } else { 0.5 };
             }
         }
+    }
+    if let State::Full(reason) | State::Down(reason) = rung.state {
+        ruled_out.push(RuledOut { tier, device: None, reason });
     }
     if matches!(here.serving, Serving::Devices(_)) {
         // What it would take of a device that has nothing else to do: others may share the time and the price.
@@ -175,8 +188,8 @@ impl Planner<'_> {
         let leave = match decided.state {
             State::Down(_) => Leave::Down,
             State::Full(_) => Leave::Full,
-            State::Up(_) if !decided.feasible => Leave::Late,
-            State::Up(_) => Leave::Stay,
+            State::Up if !decided.feasible => Leave::Late,
+            State::Up => Leave::Stay,
         };
         // One that would only hold up others is not refused: its own forecast keeps the budget.
         let late = decided.likely.filter(|likely| !predict::feasible(*likely, self.signals.deadline.as_ref()));

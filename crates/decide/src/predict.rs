@@ -65,12 +65,12 @@ impl Neutral {
         let (mut n, mut sum) = (0.0, [0.0f64; 5]);
         for d in devices {
             if let Some(rates) = known(d) {
-                let slots = d.report.map_or(1, |r| r.load.slots.max(1));
+                let slots = d.report.as_ref().map_or(1, |r| r.load.slots.max(1));
                 let values = [
                     rates.prefill_rate,
                     rates.step_base_us,
                     rates.step_per_sequence_us,
-                    f64::from(in_flight(d)),
+                    f64::from(in_flight(d, d.freshness())),
                     f64::from(slots),
                 ];
                 n += 1.0;
@@ -85,8 +85,9 @@ impl Neutral {
     }
 }
 
+#[inline]
 fn known(d: &DeviceView) -> Option<Rates> {
-    let load = d.report?.load;
+    let load = &d.report.as_ref()?.load;
     (load.prefill_rate > 0.0 && load.step_base_us > 0.0).then_some(Rates {
         prefill_rate: load.prefill_rate,
         step_base_us: load.step_base_us,
@@ -94,69 +95,123 @@ fn known(d: &DeviceView) -> Option<Rates> {
     })
 }
 
-/// What is forecast of one device.
+/// One device for one request. A decision asks a few things of each of thousands of devices, so each is worked out
+/// only when it is asked for.
 #[derive(Debug, Clone, Copy)]
-pub struct Device {
-    /// As it is now.
-    pub now: Forecast,
-    /// As it is now when things go badly: an answer as long as it may likely be, a device as slow as it likely gets.
-    pub likely: Forecast,
-    /// If it had nothing else to do.
-    pub idle: Forecast,
-    /// What everyone else there loses by one more: the time of its prompt, and its part of each decode step.
-    pub others_us: f64,
-    /// Whether that makes an answer late which was sent from here and has begun.
-    pub harms: bool,
-    /// Whether it has shown how fast it is.
-    pub measured: bool,
-    /// Whether it has not, and has nothing to do.
-    pub untried: bool,
+pub struct Device<'a> {
+    view: &'a DeviceView,
+    work: Work,
+    rates: Rates,
+    slots: f64,
     /// Requests that it has.
     pub in_flight: f64,
-    /// Tokens a second that it has left.
-    pub spare: f64,
-    /// Tokens a second with all slots taken.
-    pub capacity: f64,
+    /// Whether it has shown how fast it is.
+    pub measured: bool,
+    /// From now to when the prompt's own turn begins, with the round trip.
+    until_turn_us: f64,
+    rtt_us: f64,
+    prefill_us: f64,
+    /// One decode step with this answer among the others.
+    step_us: f64,
 }
 
-/// Forecasts one device; `neutral` is asked only for one of which something is not known.
-pub fn device(work: Work, d: &DeviceView, mut neutral: impl FnMut() -> Neutral) -> Device {
+/// Looks at one device that has `in_flight` requests; `neutral` is asked only for one of which something is not known.
+///
+/// Always inlined: a value of this size that is handed over in memory costs as much as all the rest of a decision.
+#[inline(always)]
+pub fn device(work: Work, d: &DeviceView, in_flight: u32, mut neutral: impl FnMut() -> Neutral) -> Device<'_> {
     let measured = known(d);
     let rates = measured.unwrap_or_else(|| neutral().rates);
-    let load = d.report.map(|r| r.load);
-    let slots = load.map_or_else(|| neutral().slots, |l| f64::from(l.slots.max(1)));
-    let own = f64::from(in_flight(d));
-    let n = if load.is_none() { own.max(neutral().in_flight) } else { own };
-    let queued = load.map_or(0.0, |l| l.queued_prefill_tokens as f64) + d.own_prompt_tokens_since_report as f64;
-    let rtt = d.rtt_us.map_or(UNKNOWN_RTT_US, |r| r as f64);
-    let step = |batch: f64| rates.step_base_us + rates.step_per_sequence_us * batch;
-
-    let cached = f64::from(d.cached_tokens).min(work.prompt);
-    let us_per_token = 1e6 / rates.prefill_rate;
-    let prefill = (work.prompt - cached) * us_per_token / PREFILL_SHARE;
-    // A slot frees when one of K answers, each half done on average, ends; those that wait go first.
-    let wait = if n < slots { 0.0 } else { work.output * step(slots) * ((n - slots) / slots + 0.5 / slots) };
-    let first = wait.max(queued * us_per_token / PREFILL_SHARE) + rtt + prefill;
-    let step_now = step((n + 1.0).min(slots));
-    let until = |tokens: f64, correction: f64, pace: f64| {
-        let first_token_us = first * correction;
-        Forecast { first_token_us, finish_us: first_token_us + tokens * step_now * pace }
+    let own = f64::from(in_flight);
+    let (slots, n, queued) = match &d.report {
+        Some(r) => (f64::from(r.load.slots.max(1)), own, r.load.queued_prefill_tokens),
+        None => (neutral().slots, own.max(neutral().in_flight), 0),
     };
-    let alone = (rtt + prefill) * stretch(d.correction);
+    let queued = queued.saturating_add(d.own_prompt_tokens_since_report) as f64;
+    let rtt_us = d.rtt_us.map_or(UNKNOWN_RTT_US, |r| r as f64);
+    let per_token_us = 1e6 / (PREFILL_SHARE * rates.prefill_rate);
+    let cached = f64::from(d.cached_tokens).min(work.prompt);
+    // A slot frees when one of K answers, each half done on average, ends; those that wait go first.
+    let wait = if n < slots { 0.0 } else { work.output * step_us(&rates, slots) * ((n - slots + 0.5) / slots) };
     Device {
-        now: until(work.output, stretch(d.correction), stretch(d.pace)),
-        likely: until(work.likely, stretch(d.tail_correction), stretch(d.tail_pace)),
-        idle: Forecast { first_token_us: alone, finish_us: alone + work.output * step(1.0) * stretch(d.pace) },
-        others_us: n * (prefill + work.output * rates.step_per_sequence_us),
-        harms: d.own_slack_us.is_some_and(|slack| prefill > slack as f64),
-        measured: measured.is_some(),
-        untried: measured.is_none() && d.own_in_flight == 0 && load.is_none_or(|l| l.running + l.queued == 0),
+        view: d,
+        work,
+        rates,
+        slots,
         in_flight: n,
-        spare: (slots - n) * 1e6 / step_now,
-        capacity: slots * 1e6 / step(slots),
+        measured: measured.is_some(),
+        until_turn_us: wait.max(queued * per_token_us) + rtt_us,
+        rtt_us,
+        prefill_us: (work.prompt - cached) * per_token_us,
+        step_us: step_us(&rates, (n + 1.0).min(slots)),
     }
 }
 
+/// One decode step of a batch.
+#[inline]
+fn step_us(rates: &Rates, batch: f64) -> f64 {
+    rates.step_base_us + rates.step_per_sequence_us * batch
+}
+
+impl Device<'_> {
+    #[inline]
+    fn until(&self, tokens: f64, correction: f64, pace: f64) -> Forecast {
+        let first_token_us = (self.until_turn_us + self.prefill_us) * stretch(correction);
+        Forecast { first_token_us, finish_us: first_token_us + tokens * self.step_us * stretch(pace) }
+    }
+
+    /// As it is now.
+    #[inline]
+    pub fn now(&self) -> Forecast {
+        self.until(self.work.output, self.view.correction, self.view.pace)
+    }
+
+    /// As it is now when things go badly: an answer as long as it may likely be, a device as slow as it likely gets.
+    #[inline]
+    pub fn likely(&self) -> Forecast {
+        self.until(self.work.likely, self.view.tail_correction, self.view.tail_pace)
+    }
+
+    /// If it had nothing else to do.
+    #[inline]
+    pub fn idle(&self) -> Forecast {
+        let first_token_us = (self.rtt_us + self.prefill_us) * stretch(self.view.correction);
+        let step = step_us(&self.rates, 1.0) * stretch(self.view.pace);
+        Forecast { first_token_us, finish_us: first_token_us + self.work.output * step }
+    }
+
+    /// What everyone else there loses by one more: the time of its prompt, and its part of each decode step.
+    #[inline]
+    pub fn others_us(&self) -> f64 {
+        self.in_flight * (self.prefill_us + self.work.output * self.rates.step_per_sequence_us)
+    }
+
+    /// Whether that makes an answer late which was sent from here and has begun.
+    #[inline]
+    pub fn harms(&self) -> bool {
+        self.view.own_slack_us.is_some_and(|slack| self.prefill_us > slack as f64)
+    }
+
+    /// Whether it has not shown yet how fast it is, and has nothing to do.
+    #[inline]
+    pub fn untried(&self) -> bool {
+        let quiet = self.view.report.is_none_or(|r| r.load.running + r.load.queued == 0);
+        !self.measured && self.view.own_in_flight == 0 && quiet
+    }
+
+    /// Tokens a second that it has left.
+    #[inline]
+    pub fn spare(&self) -> f64 {
+        (self.slots - self.in_flight) * 1e6 / self.step_us
+    }
+
+    /// Tokens a second with all slots taken.
+    pub fn capacity(&self) -> f64 {
+        self.slots * 1e6 / step_us(&self.rates, self.slots)
+    }
+}
+
+#[inline]
 fn stretch(correction: f64) -> f64 {
     if correction > 0.0 { correction } else { 1.0 }
 }
@@ -198,6 +253,7 @@ pub fn endpoint(work: Work, e: &EndpointView) -> Endpoint {
 }
 
 /// Whether a forecast lies within the budget, with a margin.
+#[inline]
 pub fn feasible(forecast: Forecast, deadline: Option<&Deadline>) -> bool {
     deadline.is_none_or(|d| {
         forecast.first_token_us <= MARGIN * d.first_token_us as f64 && forecast.finish_us <= MARGIN * d.total_us as f64

@@ -92,6 +92,8 @@ pub fn score(signals: &Signals, policy: &Weights, tiers: &[Facts<'_>]) -> Vec<Sc
                 availability: t.availability,
                 now: total(latency_now, t.availability),
                 idle: total(latency_of(t.idle), 1.0),
+                forecast: t.now,
+                cost_micros: t.cost_micros,
             }
         })
         .collect()

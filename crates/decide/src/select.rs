@@ -13,7 +13,9 @@
 //!   flight, since a forecast from an old report sends everyone to the same device.
 
 use terrace_contract::policy::Strategy;
+use terrace_contract::reason::Reason;
 
+use crate::constrain::Up;
 use crate::plan::Forecast;
 use crate::predict::{self, Neutral, Work, feasible};
 use crate::signals::Deadline;
@@ -122,58 +124,89 @@ pub struct Context<'a> {
 
 /// The two least of what was offered.
 #[derive(Default)]
-struct Least([Option<(f64, f64, usize, usize)>; 2]);
+struct Least([Option<((f64, f64), usize)>; 2]);
 
 impl Least {
-    /// Offers a device by key; of equal keys the lower rank wins.
-    fn offer(&mut self, key: (f64, f64), rank: usize, device: usize) {
-        let new = (key.0, key.1, rank, device);
-        let less = |than: &Option<(f64, f64, usize, usize)>| {
-            than.is_none_or(|old| new.0.total_cmp(&old.0).then(new.1.total_cmp(&old.1)).then(new.2.cmp(&old.2)).is_lt())
+    /// Offers a device by key. Of equal ones any may win, by the draw: replicas and repeats do not all take the first.
+    #[inline]
+    fn offer(&mut self, key: (f64, f64), device: usize, draw: f64) {
+        if self.is_before(key) {
+            return;
+        }
+        let less = |than: &Option<((f64, f64), usize)>| {
+            than.is_none_or(|(old, other)| {
+                let order = key.0.total_cmp(&old.0).then(key.1.total_cmp(&old.1));
+                order.then_with(|| rank(device, draw).cmp(&rank(other, draw))).is_lt()
+            })
         };
         if less(&self.0[0]) {
-            self.0 = [Some(new), self.0[0]];
+            self.0 = [Some((key, device)), self.0[0]];
         } else if less(&self.0[1]) {
-            self.0[1] = Some(new);
+            self.0[1] = Some((key, device));
         }
+    }
+
+    /// Whether a device with this key would be offered in vain.
+    #[inline]
+    fn is_before(&self, key: (f64, f64)) -> bool {
+        self.0[1].is_some_and(|(second, _)| second.0 < key.0 || (second.0 == key.0 && second.1 < key.1))
     }
 
     fn devices(&self) -> impl Iterator<Item = usize> {
-        self.0.iter().flatten().map(|best| best.3)
+        self.0.iter().flatten().map(|best| best.1)
     }
 }
 
-/// Picks among `up`, indices into `devices`; none if there are none.
-pub fn choose(context: Context<'_>, work: Work, devices: &[DeviceView], up: &[usize]) -> Option<Choice> {
-    let mut neutral = None;
-    let mut forecast =
-        |index: usize| predict::device(work, &devices[index], || *neutral.get_or_insert_with(|| Neutral::of(devices)));
-    // Equal devices: start anywhere, so that replicas and repeats do not all take the first.
-    let start = place(context.draw, up.len());
-    let mut seen = Seen::default();
-    let mut idle: Option<Forecast> = None;
-    for (at, &index) in up.iter().enumerate() {
-        let device = forecast(index);
-        if idle.is_none_or(|best| device.idle.finish_us < best.finish_us) {
-            idle = Some(device.idle);
+/// Picks among those of these devices that `check` leaves; how many those are, and nothing if there are none. The others
+/// are told to `out`. One pass: of thousands of devices it is memory that a decision waits for.
+pub fn choose(
+    context: Context<'_>,
+    work: Work,
+    devices: &[DeviceView],
+    check: impl Fn(&DeviceView) -> Result<Up, Reason>,
+    mut out: impl FnMut(usize, Reason),
+) -> (usize, Option<Choice>) {
+    let mut mean = None;
+    let mut neutral = || *mean.get_or_insert_with(|| Neutral::of(devices));
+    let mut seen = Seen { first_finish_us: f64::INFINITY, ..Seen::default() };
+    let mut idle = Forecast { first_token_us: f64::INFINITY, finish_us: f64::INFINITY };
+    for (index, view) in devices.iter().enumerate() {
+        let up = match check(view) {
+            Ok(up) => up,
+            Err(reason) => {
+                out(index, reason);
+                continue;
+            }
+        };
+        let device = predict::device(work, view, up.in_flight, &mut neutral);
+        let alone = device.idle();
+        if alone.finish_us < idle.finish_us {
+            idle = alone;
         }
-        let rank = if at < start { at + up.len() - start } else { at - start };
-        seen.add(&context, index, rank, &device, &devices[index]);
+        seen.add(&context, index, up.freshness, &device, view.cached_tokens);
     }
     let trial = seen.on_trial(context.draw);
     let order = seen.order(&context, trial);
-    let first = forecast(*order.first()?);
-    let feasible = trial.is_some() || is_feasible(&context, &first);
-    Some(Choice { devices: order, now: first.now, likely: first.likely, idle: idle?, feasible })
+    let first = order.first().and_then(|&first| Some((&devices[first], check(&devices[first]).ok()?)));
+    let choice = first.map(|(view, up)| {
+        let first = predict::device(work, view, up.in_flight, &mut neutral);
+        let feasible = trial.is_some() || is_feasible(&context, &first);
+        Choice { devices: order, now: first.now(), likely: first.likely(), idle, feasible }
+    });
+    (seen.count, choice)
 }
 
 /// Whether a device keeps the budget, and lets others keep theirs. The balancers have no trials: they send to a device
 /// that is not measured as if it were like the others, else it never would be.
-fn is_feasible(context: &Context<'_>, device: &predict::Device) -> bool {
+#[inline]
+fn is_feasible(context: &Context<'_>, device: &predict::Device<'_>) -> bool {
+    if context.deadline.is_none() {
+        return true;
+    }
     let doubt = if device.measured || context.selection.balances() { 1.0 } else { DOUBT };
-    let Forecast { first_token_us, finish_us } = device.likely;
+    let Forecast { first_token_us, finish_us } = device.likely();
     let likely = Forecast { first_token_us: doubt * first_token_us, finish_us: doubt * finish_us };
-    feasible(likely, context.deadline) && !(device.harms && context.deadline.is_some())
+    feasible(likely, context.deadline) && !device.harms()
 }
 
 /// What one pass over the devices leaves to choose from.
@@ -184,9 +217,9 @@ struct Seen {
     /// Fresh, not feasible, by finish; in a balancer's own measure.
     late: Least,
     /// Feasible, with a part of the prompt in the cache: how much, and the finish.
-    warm: Vec<(u32, f64, usize, usize)>,
-    /// When the first of the feasible ones finishes.
-    first_finish_us: Option<f64>,
+    warm: Vec<(u32, f64, usize)>,
+    /// When the first of the feasible ones finishes; infinite: there is none.
+    first_finish_us: f64,
     /// Not measured yet and idle, and quick enough even if it is a slow one.
     untried: Vec<usize>,
     /// The same, but not quick enough if it is a slow one.
@@ -202,41 +235,58 @@ struct Seen {
 }
 
 impl Seen {
-    fn add(&mut self, context: &Context<'_>, index: usize, rank: usize, device: &predict::Device, view: &DeviceView) {
+    #[inline]
+    fn add(
+        &mut self,
+        context: &Context<'_>,
+        index: usize,
+        freshness: Freshness,
+        device: &predict::Device<'_>,
+        cached: u32,
+    ) {
         self.count += 1;
-        if view.freshness() == Freshness::Stale {
+        if freshness == Freshness::Stale {
             return self.stale.push((index, device.in_flight));
         }
-        let finish = device.now.finish_us;
+        let finish = device.now().finish_us;
         match context.selection {
             Selection::RoundRobin => return self.turns.push((index, 1.0)),
-            Selection::WeightedRoundRobin => return self.turns.push((index, device.capacity)),
+            Selection::WeightedRoundRobin => return self.turns.push((index, device.capacity())),
             Selection::PowerOfTwo => return self.drawn.push((index, device.in_flight)),
-            Selection::LeastRequests => return self.late.offer((device.in_flight, 0.0), rank, index),
-            Selection::BestFit | Selection::ShortestExpectedCompletion | Selection::FeasibleRoundRobin => {}
+            Selection::LeastRequests => return self.late.offer((device.in_flight, 0.0), index, context.draw),
+            Selection::FeasibleRoundRobin | Selection::BestFit | Selection::ShortestExpectedCompletion => {}
+        }
+        let best_fit = context.selection == Selection::BestFit;
+        let mut key = match device.spare() {
+            // One whose speed is a guess is not filled up on the strength of it.
+            spare if best_fit && device.measured && spare > 0.0 => (0.0, spare),
+            _ if best_fit => (1.0, finish),
+            _ => (finish + device.others_us(), 0.0),
+        };
+        // Of many devices most are no better than two that are feasible already: nothing more need be known of them.
+        if device.measured && cached == 0 && self.feasible.is_before(key) && self.first_finish_us <= finish {
+            return;
         }
         // Capacity is worth keeping only as long as the budget is kept.
         if !is_feasible(context, device) {
-            if device.untried {
+            if device.untried() {
                 self.risky.push(index);
             }
-            return self.late.offer((finish, 0.0), rank, index);
+            return self.late.offer((finish, 0.0), index, context.draw);
         }
-        if device.untried {
+        if device.untried() {
             self.untried.push(index);
         }
-        match context.selection {
-            Selection::FeasibleRoundRobin => self.turns.push((index, 1.0)),
-            // One whose speed is a guess is not filled up on the strength of it.
-            Selection::BestFit if device.measured && device.spare > 0.0 && is_comfortable(device, context.deadline) => {
-                self.feasible.offer((0.0, device.spare), rank, index);
-            }
-            Selection::BestFit => self.feasible.offer((1.0, finish), rank, index),
-            _ => self.feasible.offer((finish + device.others_us, 0.0), rank, index),
+        self.first_finish_us = self.first_finish_us.min(finish);
+        if context.selection == Selection::FeasibleRoundRobin {
+            return self.turns.push((index, 1.0));
         }
-        self.first_finish_us = Some(self.first_finish_us.map_or(finish, |first| first.min(finish)));
-        if view.cached_tokens > 0 && context.selection != Selection::FeasibleRoundRobin {
-            self.warm.push((view.cached_tokens, finish, rank, index));
+        if key.0 == 0.0 && best_fit && !is_comfortable(device, context.deadline) {
+            key = (1.0, finish);
+        }
+        self.feasible.offer(key, index, context.draw);
+        if cached > 0 {
+            self.warm.push((cached, finish, index));
         }
     }
 
@@ -255,7 +305,7 @@ impl Seen {
         };
         add(first);
         add(second);
-        add(self.warmest());
+        add(self.warmest(context.draw));
         self.feasible.devices().chain(self.late.devices()).for_each(|device| add(Some(device)));
         let (first, second) = two_choices(context.draw, &self.stale);
         add(first);
@@ -273,19 +323,28 @@ impl Seen {
     }
 
     /// Of those that finish nearly as soon as the best, the one that holds most of the prompt.
-    fn warmest(&self) -> Option<usize> {
-        let limit = AFFINITY * self.first_finish_us?;
+    fn warmest(&self, draw: f64) -> Option<usize> {
+        let limit = AFFINITY * self.first_finish_us;
         let mut warmest = Least::default();
-        for &(cached, finish, rank, device) in self.warm.iter().filter(|(_, finish, ..)| *finish <= limit) {
-            warmest.offer((-f64::from(cached), finish), rank, device);
+        for &(cached, finish, device) in self.warm.iter().filter(|(_, finish, _)| *finish <= limit) {
+            warmest.offer((-f64::from(cached), finish), device, draw);
         }
         warmest.devices().next()
     }
 }
 
 /// Whether an answer comes well within its budget.
-fn is_comfortable(device: &predict::Device, deadline: Option<&Deadline>) -> bool {
-    deadline.is_none_or(|deadline| device.likely.finish_us <= COMFORT * deadline.total_us as f64)
+fn is_comfortable(device: &predict::Device<'_>, deadline: Option<&Deadline>) -> bool {
+    deadline.is_none_or(|deadline| device.likely().finish_us <= COMFORT * deadline.total_us as f64)
+}
+
+/// A device's place in an order of its own for each draw, so that whichever of them are equal, each is first as often
+/// (the last step of splitmix64: Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators, 2014).
+fn rank(device: usize, draw: f64) -> u64 {
+    let mut mixed = (device as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ draw.to_bits();
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
 }
 
 /// A place among `n` by a draw.

@@ -135,8 +135,9 @@ pub const SILENT_US: u64 = 10_000_000;
 
 impl DeviceView {
     /// How far its report can be relied on.
+    #[inline]
     pub fn freshness(&self) -> Freshness {
-        match self.report {
+        match &self.report {
             None => Freshness::Cold,
             Some(r) if r.age_us <= FRESH_US => Freshness::Fresh,
             Some(r) if r.age_us <= SILENT_US => Freshness::Stale,

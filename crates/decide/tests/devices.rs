@@ -88,11 +88,18 @@ fn power_of_two_compares_two_and_draws_every_pair() {
 }
 
 #[test]
-fn equal_devices_share_by_the_draw() {
-    let view = with((0..4).map(|i| device(&i.to_string(), 0, 0)).collect());
-    let taken: std::collections::BTreeSet<String> =
-        (0..8).map(|i| names(&decide(&signals(), &view, &policy(), f64::from(i) / 8.0)).remove(0)).collect();
-    assert_eq!(taken.len(), 4);
+fn equal_devices_share_by_the_draw_whichever_of_them_are_up() {
+    for up in [&[0, 1, 2, 3][..], &[0, 5, 6, 7], &[2, 9]] {
+        let ready = |i: usize| DeviceView { ready: up.contains(&i), ..device(&i.to_string(), 0, 0) };
+        let view = with((0..10).map(ready).collect());
+        let mut taken = [0usize; 10];
+        for i in 0..4_000 {
+            let plan = decide(&signals(), &view, &policy(), f64::from(i) / 4_000.0);
+            taken[names(&plan)[0].parse::<usize>().unwrap()] += 1;
+        }
+        let share = 4_000 / up.len();
+        assert!(up.iter().all(|&i| taken[i].abs_diff(share) < share / 8), "{up:?}: {taken:?}");
+    }
 }
 
 #[test]

@@ -70,31 +70,43 @@ fn a_device_that_dies_costs_its_own_answers_and_no_more() {
 
 #[test]
 fn silent_devices_are_left_after_a_while_and_taken_back() {
-    let mut world = world();
-    world.faults =
-        vec![Fault { rung: 0, device: None, kind: FaultKind::Silent, from_us: 100_000_000, until_us: 200_000_000 }];
-    let outcome = by(&world, &trace(900, 1.5), Selection::ShortestExpectedCompletion);
+    let (mut world, trace) = (world(), trace(900, 1.5));
+    let of = |world: &_| by(world, &trace, Selection::ShortestExpectedCompletion);
+    // At this rate the devices cannot answer everything even when all is well: what counts is the part that is lost.
+    let usual = share(&of(&world).share_by_tier, "edge");
+    let (from_us, until_us) = (100_000_000, 200_000_000);
+    world.faults = vec![Fault { rung: 0, device: None, kind: FaultKind::Silent, from_us, until_us }];
+    let outcome = of(&world);
+    let silent = (until_us - from_us) as f64 / trace.last().unwrap().at_us as f64;
     let near = share(&outcome.share_by_tier, "edge");
-    assert!(near > 30.0, "{outcome:?}");
+    assert!(near > usual * (1.0 - silent - 0.05), "taken back at once: {near} of {usual}, {outcome:?}");
+    assert!(near < usual * (1.0 - silent / 2.0), "left while they are silent: {near} of {usual}");
     assert_eq!(outcome.left_in_flight, 0);
     assert!(outcome.late_percent < 5.0, "{outcome:?}");
 }
 
 #[test]
 fn a_cold_device_neither_starves_nor_drowns() {
-    // All begin cold; the slow ones must be tried without taking what the fast ones do better.
+    // Twelve alike, all cold at first. Each has its own corrections, and who was unlucky early gets less until they are
+    // forgotten (a half-life of five minutes, `correction`): after eight minutes shares differ still, by far less than
+    // a factor after half an hour, and none is ever left out or sent everything.
     let mut world = world();
     let Places::Devices(devices) = &mut world.rungs[0].places else { panic!() };
     *devices = (0..12).map(|i| device(&format!("d-{i}"), 40.0)).collect();
-    for selection in [Selection::ShortestExpectedCompletion, Selection::BestFit] {
-        let outcome = by(&world, &trace(1_500, 3.0), selection);
+    let alike = |outcome: &terrace_simulate::Outcome| {
         let answers = &outcome.answers_by_device[0].1;
+        let mean = answers.iter().sum::<u64>() as f64 / answers.len() as f64;
         let (least, most) = (answers.iter().min().unwrap(), answers.iter().max().unwrap());
-        assert!(*least >= 1, "{selection:?}: one was never tried: {answers:?}");
-        if selection == Selection::ShortestExpectedCompletion {
-            assert!(*most < 6 * *least, "{selection:?}: {answers:?}");
-        }
-        assert!(outcome.late_percent < 2.0, "{outcome:?}");
+        (*least as f64 / mean, *most as f64 / mean)
+    };
+    for selection in [Selection::ShortestExpectedCompletion, Selection::BestFit] {
+        let short = by(&world, &trace(1_500, 3.0), selection);
+        let (least, most) = alike(&short);
+        assert!(least > 0.2 && most < 2.5, "{selection:?}: {:?}", short.answers_by_device);
+        assert!(short.late_percent < 2.0, "{short:?}");
+        let long = by(&world, &trace(6_000, 3.0), selection);
+        let (least, most) = alike(&long);
+        assert!(least > 0.6 && most < 1.6, "{selection:?}: {:?}", long.answers_by_device);
     }
 }
 

@@ -16,11 +16,13 @@ use serde_json::Value;
 use terrace_contract::headers;
 use terrace_contract::policy::Budget;
 use terrace_contract::reason::Reason;
+use terrace_contract::snapshot::Snapshot;
 use terrace_contract::trust::{Boundary, Class};
 use terrace_decide::affinity::Prefix;
 use terrace_decide::complexity::{self, Prompt};
+use terrace_decide::output::Length;
 use terrace_decide::{Deadline, ModelChoice, Prefer, Signals};
-use terrace_privacy::{Classified, Request};
+use terrace_privacy::{Classified, Request, Rules};
 use terrace_wire::error::{Code, ErrorBody};
 use terrace_wire::pointer::Pointer;
 
@@ -47,6 +49,19 @@ pub struct Sensed {
     pub prefix: Arc<Prefix>,
 }
 
+/// What privacy made of a request, what decide sees of it, and the budget that covers it.
+pub type Looked = (Classified, Signals, Option<Budget>);
+
+/// What is known beside the request itself.
+pub struct Known<'a> {
+    /// The class that its conversation had before.
+    pub session: Option<Class>,
+    /// How long an answer of this feature to a prompt of so many tokens is expected to be, at most so many.
+    pub length: &'a dyn Fn(&str, u32, u32) -> Length,
+    /// How long ago it came.
+    pub elapsed_us: u64,
+}
+
 /// Senses a request that came `started`.
 ///
 /// # Errors
@@ -59,11 +74,54 @@ pub fn sense(
     caller: &Caller,
     started: Instant,
 ) -> Result<Sensed, Refusal> {
-    for name in [headers::SESSION, headers::FEATURE, headers::PREFER] {
-        once(given, name)?;
+    each_once(given)?;
+    let now = app.clock.now_us();
+    let session = session(app, given, caller);
+    let known = Known {
+        session: session.as_ref().and_then(|session| app.sessions.class(session, now)),
+        length: &|feature, prompt_tokens, most| app.next_length(feature, prompt_tokens, most),
+        elapsed_us: micros(started.elapsed()),
+    };
+    let classified = classify(&in_use.rules, given, request, caller, known.session)?;
+    if let Some(session) = session {
+        app.sessions.raise(session, classified.class(), now);
     }
-    let snapshot = &in_use.snapshot;
-    let classified = classify(app, in_use, given, request, caller)?;
+    let (signals, budget) = describe(&in_use.snapshot, &classified, given, request, &known)?;
+    let cache_domain = sharing::domain(&caller.name, text(given, headers::SESSION), classified.class());
+    let prefix = prefix::of_request(&app.prefix_secret, &in_use.snapshot.policy.uid, cache_domain.as_deref(), request);
+    Ok(Sensed { classified, signals, budget, cache_domain, prefix: Arc::new(prefix) })
+}
+
+/// The conversation that a request belongs to.
+pub fn session(app: &App, given: &HeaderMap, caller: &Caller) -> Option<session::Session> {
+    text(given, headers::SESSION).map(|id| app.sessions.session(&caller.name, id))
+}
+
+/// The same look at a request, of which nothing is kept: for one that is explained, not sent.
+///
+/// # Errors
+/// As [`sense`].
+pub fn look(
+    snapshot: &Snapshot,
+    rules: &Rules,
+    given: &HeaderMap,
+    request: &Value,
+    caller: &Caller,
+    known: &Known<'_>,
+) -> Result<Looked, Refusal> {
+    each_once(given)?;
+    let classified = classify(rules, given, request, caller, known.session)?;
+    let (signals, budget) = describe(snapshot, &classified, given, request, known)?;
+    Ok((classified, signals, budget))
+}
+
+fn describe(
+    snapshot: &Snapshot,
+    classified: &Classified,
+    given: &HeaderMap,
+    request: &Value,
+    known: &Known<'_>,
+) -> Result<(Signals, Option<Budget>), Refusal> {
     let widest = snapshot.policy.sensitivity.widest(classified.class());
     if widest < Boundary::Public
         && let Some(pointer) = forbidden::first(request)
@@ -77,7 +135,7 @@ pub fn sense(
     let prompt = last_user(request);
     let tools = request.get("tools").and_then(Value::as_array).map_or(0, Vec::len);
     let verdict = complexity::judge(&snapshot.policy.complexity, &Prompt { last_user: &prompt, prompt_tokens, tools });
-    let length = app.next_length(context.feature, prompt_tokens, asked.unwrap_or(most));
+    let length = (known.length)(context.feature, prompt_tokens, asked.unwrap_or(most));
     let signals = Signals {
         prompt_tokens,
         expected_output_tokens: length.expected,
@@ -88,40 +146,31 @@ pub fn sense(
         needs: needs::of_request(request),
         model: ModelChoice::parse(request.get("model").and_then(Value::as_str).unwrap_or_default()),
         feature: context.feature.to_owned(),
-        deadline: context.budget.map(|b| Deadline::after(b, micros(started.elapsed()))),
+        deadline: context.budget.map(|b| Deadline::after(b, known.elapsed_us)),
         prefer: text(given, headers::PREFER).and_then(Prefer::parse),
         complexity: verdict,
         escalate_from: None,
     };
-    let cache_domain = sharing::domain(&caller.name, text(given, headers::SESSION), classified.class());
-    let prefix = prefix::of_request(&app.prefix_secret, &snapshot.policy.uid, cache_domain.as_deref(), request);
-    Ok(Sensed { classified, signals, budget: context.budget.cloned(), cache_domain, prefix: Arc::new(prefix) })
+    Ok((signals, context.budget.cloned()))
 }
 
 fn classify(
-    app: &App,
-    in_use: &InUse,
+    rules: &Rules,
     given: &HeaderMap,
     request: &Value,
     caller: &Caller,
+    session: Option<Class>,
 ) -> Result<Classified, Refusal> {
     let label = label(given)?;
-    let now = app.clock.now_us();
-    let session = text(given, headers::SESSION).map(|id| app.sessions.session(&caller.name, id));
     let begun = Instant::now();
-    let classified = in_use.rules.classify(
-        &Request {
-            body: request,
-            label,
-            trust_label: caller.rule.as_ref().is_some_and(|rule| rule.trust_label),
-            session: session.as_ref().and_then(|session| app.sessions.class(session, now)),
-        },
-        &mut || begun.elapsed() > DETECTOR_TIME,
-    );
-    if let Some(session) = session {
-        app.sessions.raise(session, classified.class(), now);
-    }
-    Ok(classified)
+    let trust_label = caller.rule.as_ref().is_some_and(|rule| rule.trust_label);
+    let asked = Request { body: request, label, trust_label, session };
+    Ok(rules.classify(&asked, &mut || begun.elapsed() > DETECTOR_TIME))
+}
+
+/// Headers of which two could contradict each other.
+fn each_once(given: &HeaderMap) -> Result<(), Refusal> {
+    [headers::SESSION, headers::FEATURE, headers::PREFER].into_iter().try_for_each(|name| once(given, name))
 }
 
 /// The caller's label: the highest of all that are given.

@@ -9,6 +9,8 @@ use serde_json::Value;
 use terrace_contract::names::OTHER;
 use terrace_contract::reason;
 use terrace_contract::report::Outcome;
+use terrace_contract::snapshot::Snapshot;
+use terrace_decide::explain::explain;
 use terrace_decide::plan;
 use terrace_decide::track::Dispatch;
 use terrace_telemetry::traces;
@@ -121,11 +123,12 @@ async fn admit(
     let used = in_use(app)?;
     let (head, body) = request.into_parts();
     let caller = admit::caller(app, &used.snapshot, &head.headers)?;
+    record.called_by(&caller.name);
     let via = admit::via(&used.snapshot, &head.headers)?;
     let permit = admit::place(app, &used.snapshot)?;
     admit::body(&head.headers)?;
     let tree = parse(&used, &head.headers, body, call).await?;
-    let model = model(&used, &caller, &tree)?;
+    let model = model(&used.snapshot, &caller, &tree)?;
     traces::rename(&span, format!("{} {model}", call.operation()));
     span.record("gen_ai.request.model", model.as_str());
 
@@ -142,9 +145,17 @@ async fn admit(
 async fn parse(used: &InUse, headers: &HeaderMap, body: Body, call: Call) -> Result<Value, Refusal> {
     let asks = headers.contains_key(http::header::EXPECT);
     let bytes = read::all(body, used.snapshot.policy.limits.request_bytes, asks).await?;
-    let tree = json::parse(&bytes)
+    tree(&bytes, |_| call)
+}
+
+/// The tree of a body, of which `call` says what it asks for, if it is one.
+///
+/// # Errors
+/// 400 with the place that is wrong.
+pub fn tree(bytes: &[u8], call: impl FnOnce(&Value) -> Call) -> Result<Value, Refusal> {
+    let tree = json::parse(bytes)
         .map_err(|malformed| Refusal::new(Code::InvalidRequest, format!("the body cannot be read: {malformed}")))?;
-    let checked = match call {
+    let checked = match call(&tree) {
         Call::Chat => shape::check_chat(&tree),
         Call::Completion => shape::check_completion(&tree),
     };
@@ -153,9 +164,12 @@ async fn parse(used: &InUse, headers: &HeaderMap, body: Body, call: Call) -> Res
 }
 
 /// The model's name if a tier has it and the key may ask for it.
-fn model(used: &InUse, caller: &Caller, tree: &Value) -> Result<String, Refusal> {
+///
+/// # Errors
+/// 404 with the names that there are.
+pub fn model(snapshot: &Snapshot, caller: &Caller, tree: &Value) -> Result<String, Refusal> {
     let asked = tree.get("model").and_then(Value::as_str).unwrap_or_default();
-    let list = models::list(&used.snapshot, caller.rule.as_ref());
+    let list = models::list(snapshot, caller.rule.as_ref());
     if list.data.iter().any(|model| model.id == asked) {
         return Ok(asked.to_owned());
     }
@@ -208,10 +222,13 @@ async fn carry(app: &App, job: &Job, record: &mut Record) -> Result<Carried, Ref
         let (policy, draw) = (&job.in_use.snapshot.policy, app.draw());
         let request = Dispatch::of(&job.signals, Arc::clone(&job.prefix), now);
         let spent = app.ledger.spent_today(now);
-        app.fleet
-            .plan(&job.in_use, spent, request, now, |view| terrace_decide::decide(&job.signals, view, policy, draw))
+        app.fleet.plan(&job.in_use, spent, request, now, |view| {
+            let plan = terrace_decide::decide(&job.signals, view, policy, draw);
+            record.decided(&job.id, &job.in_use.snapshot, now, || explain(&job.signals, view, policy, &plan));
+            plan
+        })
     });
-    explain(&span, job, &plan);
+    note(&span, job, &plan);
     drop(span);
     if let plan::Outcome::Refuse(refusal) = plan.outcome {
         let ruled_out = plan.ruled_out.iter().filter(|r| r.device.is_none()).map(|r| r.reason);
@@ -234,7 +251,7 @@ async fn carry(app: &App, job: &Job, record: &mut Record) -> Result<Carried, Ref
 }
 
 /// What was decided and why, for the span: names of tiers and reason codes only.
-fn explain(span: &Span, job: &Job, plan: &plan::Plan) {
+fn note(span: &Span, job: &Job, plan: &plan::Plan) {
     if span.is_disabled() {
         return;
     }

@@ -3,6 +3,7 @@
 pub mod admit;
 pub mod answer;
 pub mod chat;
+pub mod explain;
 pub mod keys;
 pub mod models;
 pub mod rate;
@@ -32,6 +33,8 @@ pub fn routes(app: Arc<App>) -> Router {
         .route("/v1/chat/completions", post(chat))
         .route("/v1/completions", post(completions))
         .route("/v1/models", get(list_models))
+        .route("/v1/explain", post(explain::ask))
+        .route("/v1/explain/{id}", get(explain::find))
         .fallback(not_found)
         .method_not_allowed_fallback(wrong_method)
         .with_state(app)
@@ -58,7 +61,7 @@ async fn list_models(State(app): State<Arc<App>>, request: Request<Body>) -> Res
 }
 
 async fn not_found() -> Response<Body> {
-    let known = "there is /v1/chat/completions, /v1/completions and /v1/models";
+    let known = "there is /v1/chat/completions, /v1/completions, /v1/models and /v1/explain";
     bare(&Refusal::new(Code::NotFound, format!("no such path: {known}")))
 }
 

@@ -8,8 +8,15 @@ use terrace_contract::trust::Boundary;
 
 const CHAT: &str = "/v1/chat/completions";
 
-/// Everything that a router says of itself, by name.
-async fn outputs(world: &World, process: &Process) -> Vec<(&'static str, String)> {
+/// Everything that a router says of itself and keeps, by name; decisions are those of these requests.
+async fn outputs(world: &World, process: &Process, ids: &[String]) -> Vec<(&'static str, String)> {
+    let mut decisions = String::new();
+    for id in ids {
+        let kept = get(process.listen, &format!("/v1/explain/{id}"), &[]).await;
+        if kept.status == 200 {
+            decisions += std::str::from_utf8(&kept.body).unwrap();
+        }
+    }
     let metrics = get(process.admin, "/metrics", &[]).await;
     let ledger = std::fs::read_to_string(world.path("state/egress.jsonl")).unwrap_or_default();
     vec![
@@ -17,6 +24,7 @@ async fn outputs(world: &World, process: &Process) -> Vec<(&'static str, String)
         ("traces", std::fs::read_to_string(&process.traces).unwrap_or_default()),
         ("metrics", String::from_utf8(metrics.body.to_vec()).unwrap()),
         ("egress ledger", ledger),
+        ("decisions", decisions),
     ]
 }
 
@@ -50,12 +58,16 @@ async fn a_marker_in_content_is_in_no_output() {
     let mut errors = Vec::new();
 
     // Answers, streamed and whole, near and far, and text completions.
-    assert!(post(to, CHAT, &[], &question(&text)).await.content().contains(marker));
+    let first = post(to, CHAT, &[], &question(&text)).await;
+    assert!(first.content().contains(marker));
+    let mut ids = vec![first.header("x-terrace-request-id").to_owned()];
     assert!(client::text(&stream(to, CHAT, &[], &streamed(&text)).await.rest().await).contains(marker));
     post(to, "/v1/completions", &[], &json!({"model": "auto", "prompt": text})).await;
     let mut far = question(&text);
     far["model"] = "big".into();
-    assert!(post(to, CHAT, &[], &far).await.content().contains(marker));
+    let answered = post(to, CHAT, &[], &far).await;
+    assert!(answered.content().contains(marker));
+    ids.push(answered.header("x-terrace-request-id").to_owned());
 
     // Content in every place that has a name: headers, feature, session, model, tools, metadata, unknown fields.
     let headers = [
@@ -70,6 +82,10 @@ async fn a_marker_in_content_is_in_no_output() {
     body[marker] = marker.into();
     body["tools"] = json!([{"type": "function", "function": {"name": marker, "parameters": {"type": "object"}}}]);
     errors.push(post(to, CHAT, &headers, &body).await);
+    let explained = post(to, "/v1/explain", &headers, &body).await;
+    assert_eq!(explained.status, 200, "{explained:?}");
+    assert!(!String::from_utf8_lossy(&explained.body).contains(marker), "{explained:?}");
+    errors.push(get(to, &format!("/v1/explain/{marker}"), &[]).await);
     let mut unknown = question(&text);
     unknown["model"] = marker.into();
     errors.push(post(to, CHAT, &[], &unknown).await);
@@ -105,7 +121,8 @@ async fn a_marker_in_content_is_in_no_output() {
 
     assert!(edge.bodies.lock().unwrap().iter().any(|b| b.to_string().contains(marker)), "the marker did travel");
     assert!(cloud.bodies.lock().unwrap().iter().any(|b| b.to_string().contains(marker)), "the marker did travel");
-    let outputs = outputs(&world, &process).await;
+    ids.extend(errors.iter().map(|error| error.header("x-terrace-request-id").to_owned()));
+    let outputs = outputs(&world, &process, &ids).await;
     assert!(outputs.iter().all(|(name, text)| !text.is_empty() || panic!("{name} is empty: nothing was searched")));
     let shown: Vec<String> = leaks(&outputs, marker)
         .into_iter()
@@ -130,9 +147,10 @@ async fn the_search_catches_a_leak_in_each_output() {
     let mut world = World::new();
     world.endpoint(marker, Boundary::Public, &tier).await;
     let process = process::start(&mut world).await;
-    assert_eq!(post(process.listen, CHAT, &[], &question("hi")).await.status, 200);
+    let answered = post(process.listen, CHAT, &[], &question("hi")).await;
+    assert_eq!(answered.status, 200);
     tier.always(Act::Status(500, vec![]));
     post(process.listen, CHAT, &[], &question("hi")).await;
-    let outputs = outputs(&world, &process).await;
-    assert_eq!(leaks(&outputs, marker), ["log", "traces", "metrics", "egress ledger"]);
+    let outputs = outputs(&world, &process, &[answered.header("x-terrace-request-id").to_owned()]).await;
+    assert_eq!(leaks(&outputs, marker), ["log", "traces", "metrics", "egress ledger", "decisions"]);
 }

@@ -6,6 +6,7 @@ mod beside;
 mod canary;
 mod closed;
 mod errors;
+mod explain;
 mod failover;
 mod fields;
 mod operator;

@@ -1,0 +1,92 @@
+//! `POST /v1/explain`: what would be decided of a request now, without sending it. `GET /v1/explain/{id}`: what was decided
+//! of one that was sent, by the id in its `x-terrace-request-id`.
+//!
+//! Both want the same key as a completion does. A decision is shown to the key that made the request and to no other: a
+//! foreign id and one that never was are answered alike.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use http::request::Parts;
+use http::{Request, Response, StatusCode, header};
+use serde_json::Value;
+use terrace_contract::explanation::Explanation;
+use terrace_contract::headers;
+use terrace_decide::explain::explain;
+use terrace_wire::error::Code;
+use tracing::Span;
+
+use super::answer::Back;
+use super::{admit, chat, read};
+use crate::app::App;
+use crate::clock::micros;
+use crate::dispatch::body::Call;
+use crate::refusal::Refusal;
+use crate::sense::{self, Known, prefix, sharing};
+
+/// What would be decided.
+pub async fn ask(State(app): State<Arc<App>>, request: Request<Body>) -> Response<Body> {
+    let (head, body) = request.into_parts();
+    answer(would(&app, head, body).await)
+}
+
+/// What was decided.
+pub async fn find(State(app): State<Arc<App>>, Path(id): Path<String>, request: Request<Body>) -> Response<Body> {
+    answer(was(&app, &id, &request))
+}
+
+fn answer(explained: Result<Explanation, Refusal>) -> Response<Body> {
+    let back = Back::new(&chat::request_id(), &Span::none());
+    match explained {
+        Ok(explanation) => back.json(StatusCode::OK, serde_json::to_vec(&explanation).unwrap_or_default()),
+        Err(refusal) => back.refusal(&refusal),
+    }
+}
+
+/// A text completion has a prompt where a chat has messages.
+pub fn call_of(tree: &Value) -> Call {
+    if tree.get("prompt").is_some() && tree.get("messages").is_none() { Call::Completion } else { Call::Chat }
+}
+
+async fn would(app: &App, head: Parts, body: Body) -> Result<Explanation, Refusal> {
+    let started = Instant::now();
+    let used = chat::in_use(app)?;
+    let snapshot = &used.snapshot;
+    let caller = admit::caller(app, snapshot, &head.headers)?;
+    let _permit = admit::place(app, snapshot)?;
+    admit::body(&head.headers)?;
+    let asks = head.headers.contains_key(header::EXPECT);
+    let bytes = read::all(body, snapshot.policy.limits.request_bytes, asks).await?;
+    let tree = chat::tree(&bytes, call_of)?;
+    chat::model(snapshot, &caller, &tree)?;
+    let now = app.clock.now_us();
+    let session = sense::session(app, &head.headers, &caller);
+    let known = Known {
+        session: session.and_then(|session| app.sessions.class(&session, now)),
+        length: &|feature, prompt_tokens, most| app.next_length(feature, prompt_tokens, most),
+        elapsed_us: micros(started.elapsed()),
+    };
+    let (classified, signals, _) = sense::look(snapshot, &used.rules, &head.headers, &tree, &caller, &known)?;
+    let session = head.headers.get(headers::SESSION).and_then(|value| value.to_str().ok());
+    let domain = sharing::domain(&caller.name, session, classified.class());
+    let prefix = prefix::of_request(&app.prefix_secret, &snapshot.policy.uid, domain.as_deref(), &tree);
+    let view = app.fleet.view(&used, app.ledger.spent_today(now), &prefix, now);
+    let plan = terrace_decide::decide(&signals, &view, &snapshot.policy, app.draw());
+    let explained = explain(&signals, &view, &snapshot.policy, &plan);
+    Ok(Explanation { at_us: now, revision: snapshot.revision.clone(), ..explained })
+}
+
+fn was(app: &App, id: &str, request: &Request<Body>) -> Result<Explanation, Refusal> {
+    let used = chat::in_use(app)?;
+    let caller = admit::caller(app, &used.snapshot, request.headers())?;
+    app.decisions.find(&caller.name, id).ok_or_else(|| {
+        let most = app.decisions.most();
+        let message = format!(
+            "no decision with this id is known here: this router keeps its last {most} (--decisions), each for the key that \
+             made the request; another replica, or this one before a restart, may have made it"
+        );
+        Refusal::new(Code::NotFound, message)
+    })
+}
