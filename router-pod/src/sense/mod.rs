@@ -18,7 +18,8 @@ use terrace_contract::policy::Budget;
 use terrace_contract::reason::Reason;
 use terrace_contract::trust::{Boundary, Class};
 use terrace_decide::affinity::Prefix;
-use terrace_decide::complexity::{self, Prompt};
+use terrace_decide::complexity::{self, Prompt, Verdict};
+use terrace_decide::output::Length;
 use terrace_decide::{Deadline, ModelChoice, Prefer, Signals};
 use terrace_privacy::{Classified, Request};
 use terrace_wire::error::{Code, ErrorBody};
@@ -26,9 +27,11 @@ use terrace_wire::pointer::Pointer;
 
 use crate::app::App;
 use crate::clock::micros;
+use crate::dispatch::body::Call;
 use crate::fleet::InUse;
 use crate::refusal::Refusal;
 use crate::server::admit::Caller;
+use crate::server::language::Asked;
 
 /// Time that the detector has; past it a request is Restricted.
 const DETECTOR_TIME: Duration = Duration::from_millis(200);
@@ -55,10 +58,11 @@ pub fn sense(
     app: &App,
     in_use: &InUse,
     given: &HeaderMap,
-    request: &Value,
+    asked: &Asked,
     caller: &Caller,
     started: Instant,
 ) -> Result<Sensed, Refusal> {
+    let (call, request) = (asked.call, &asked.request);
     for name in [headers::SESSION, headers::FEATURE, headers::PREFER] {
         once(given, name)?;
     }
@@ -68,24 +72,31 @@ pub fn sense(
     if widest < Boundary::Public
         && let Some(pointer) = forbidden::first(request)
     {
-        return Err(forbidden_at(&pointer, classified.class()));
+        return Err(forbidden_at(&asked.language.origin(&pointer), classified.class()));
     }
     let context = feature::context(given, request, &snapshot.budgets);
     let prompt_tokens = narrow(tokens::of_request(request));
     let most = snapshot.policy.limits.max_output_tokens;
     let asked = tokens::output_limit(request).map(|n| narrow(n).min(most));
-    let prompt = last_user(request);
-    let tools = request.get("tools").and_then(Value::as_array).map_or(0, Vec::len);
-    let verdict = complexity::judge(&snapshot.policy.complexity, &Prompt { last_user: &prompt, prompt_tokens, tools });
-    let length = app.next_length(context.feature, prompt_tokens, asked.unwrap_or(most));
+    // A vector has no length to expect, and a text is as easily embedded whatever it asks for.
+    let (verdict, length, asked) = if call == Call::Embedding {
+        (Verdict::simple(), Length { expected: 0, likely: 0 }, Some(0))
+    } else {
+        let last_user = last_user(request);
+        let tools = request.get("tools").and_then(Value::as_array).map_or(0, Vec::len);
+        let prompt = Prompt { last_user: &last_user, prompt_tokens, tools };
+        let verdict = complexity::judge(&snapshot.policy.complexity, &prompt);
+        (verdict, app.next_length(context.feature, prompt_tokens, asked.unwrap_or(most)), asked)
+    };
     let signals = Signals {
         prompt_tokens,
+        longest_input_tokens: tokens::of_longest(request).map(narrow),
         expected_output_tokens: length.expected,
         likely_output_tokens: length.likely,
         max_output_tokens: asked,
         class: classified.class(),
         class_reasons: classified.reasons().to_vec(),
-        needs: needs::of_request(request),
+        needs: needs::of_request(call, request),
         model: ModelChoice::parse(request.get("model").and_then(Value::as_str).unwrap_or_default()),
         feature: context.feature.to_owned(),
         deadline: context.budget.map(|b| Deadline::after(b, micros(started.elapsed()))),

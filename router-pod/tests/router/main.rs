@@ -5,11 +5,16 @@
 mod beside;
 mod canary;
 mod closed;
+mod embeddings;
 mod errors;
 mod failover;
 mod fields;
+mod messages;
 mod operator;
 mod process;
+mod responses;
+mod sdk;
 mod serving;
 mod snapshots;
+mod streams;
 mod support;
