@@ -1,5 +1,6 @@
 #!/bin/bash
-# The clients that the tests talk through: openai for Python in .venv, openai for Node in e2e/clients/node_modules; and Rust's targets.
+# The clients that the tests talk through: openai, anthropic, LangChain and LiteLLM for Python in .venv (e2e/clients/requirements.txt pins them and all
+# that they need), openai for Node in e2e/clients/node_modules; and Rust's targets.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 command -v cargo > /dev/null || { echo "tools.sh: cargo is not installed; install Rust with https://rustup.rs and run this again" >&2; exit 1; }

@@ -13,15 +13,18 @@ use tracing::Span;
 use crate::dispatch::body::{self, Call};
 use crate::dispatch::limits;
 use crate::fleet::InUse;
+use crate::server::language::Language;
 
 /// One request. It holds content and therefore shows nothing when printed: it cannot be.
 pub struct Job {
     /// Its id, in headers, spans and the answer's id.
     pub id: String,
-    /// Which call.
+    /// The call that answers it.
     pub call: Call,
-    /// The parsed tree.
+    /// That call's tree.
     pub request: Value,
+    /// In which language it was asked.
+    pub language: Language,
     /// What privacy made of it.
     pub classified: Classified,
     /// What decide sees.
@@ -45,7 +48,7 @@ pub struct Job {
 impl Job {
     /// Whether the client wants events.
     pub fn streams(&self) -> bool {
-        self.request.get("stream") == Some(&Value::Bool(true))
+        self.call != Call::Embedding && self.request.get("stream") == Some(&Value::Bool(true))
     }
 
     /// Whether the client itself asked for the usage chunk.

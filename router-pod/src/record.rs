@@ -138,7 +138,10 @@ impl Record {
         let Some(tier) = &self.tier else { return 0 };
         let cost_micros = self.app.price(tier, tokens.input, tokens.output, self.compute_us);
         self.used = Some(Used { input: tokens.input, output: tokens.output, cost_micros });
-        self.app.learn_output(&self.feature, self.prompt_tokens, tokens.output);
+        // Embeddings have no length to learn.
+        if tokens.output > 0 {
+            self.app.learn_output(&self.feature, self.prompt_tokens, tokens.output);
+        }
         cost_micros
     }
 

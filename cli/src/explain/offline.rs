@@ -21,7 +21,7 @@ use terrace_decide::{DeviceFacts, FleetView, OverflowWindow, Rates, Serving, Tie
 use terrace_privacy::Rules;
 use terrace_router::sense::{self, Known};
 use terrace_router::server::admit::Caller;
-use terrace_router::server::{chat, explain::call_of};
+use terrace_router::server::{ask, explain};
 use terrace_simulate::world::{Places, World};
 
 use super::{Explain, given};
@@ -48,14 +48,14 @@ pub fn explain(options: &Explain, body: &[u8]) -> Result<Explanation> {
         let (status, code) = (refusal.code.status(), refusal.code.as_str());
         anyhow::anyhow!("a router would answer {status}: {} ({code})", refusal.message)
     };
-    let tree = chat::tree(body, call_of).map_err(refused)?;
-    chat::model(&snapshot, &caller, &tree).map_err(refused)?;
+    let asked = ask::parsed(body).and_then(explain::asked).map_err(refused)?;
+    ask::model(&snapshot, &caller, &asked).map_err(refused)?;
     let known = Known {
         session: None,
         length: &|_, prompt_tokens, most| Lengths::next(None, prompt_tokens, most),
         elapsed_us: 0,
     };
-    let (_, signals, _) = sense::look(&snapshot, &rules, &given(options)?, &tree, &caller, &known).map_err(refused)?;
+    let (_, signals, _) = sense::look(&snapshot, &rules, &given(options)?, &asked, &caller, &known).map_err(refused)?;
     let view = view(&manifests, &snapshot)?;
     let plan = decide(&signals, &view, &snapshot.policy, 0.0);
     let explained = explained(&signals, &view, &snapshot.policy, &plan);

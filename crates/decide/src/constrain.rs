@@ -61,7 +61,7 @@ pub fn permit(
 
     let before = left.clone();
     let output = signals.max_output_tokens.unwrap_or(signals.expected_output_tokens);
-    let needed = signals.prompt_tokens.saturating_add(output);
+    let needed = signals.context_tokens().saturating_add(output);
     keep(&mut left, &|t| ok_or(needed <= context(&t.tier), Reason::ContextLength));
     if left.is_empty() {
         let limit = before.iter().map(|&t| context(&view.tiers[t].tier)).max().unwrap_or(0);
@@ -157,7 +157,7 @@ fn full(signals: &Signals, d: &DeviceView, in_flight: u32) -> bool {
     let Some(Report { load, .. }) = &d.report else { return false };
     let batch = signals.deadline.is_some_and(|b| b.priority == Priority::Batch);
     let room = load.slots.max(1) + if batch { load.queue_limit / 2 } else { load.queue_limit };
-    let blocks = u64::from(signals.prompt_tokens + signals.expected_output_tokens).div_ceil(KV_BLOCK_TOKENS);
+    let blocks = u64::from(signals.context_tokens() + signals.expected_output_tokens).div_ceil(KV_BLOCK_TOKENS);
     let no_kv = load.total_kv_blocks > 0 && blocks > load.free_kv_blocks && in_flight > 0 && load.queue_limit == 0;
     in_flight >= room || no_kv
 }

@@ -14,6 +14,10 @@ use crate::complexity::Verdict;
 pub struct Signals {
     /// Tokens of the prompt, counted or estimated.
     pub prompt_tokens: u32,
+    /// Tokens of the longest of several inputs that are read each for itself: what one context must hold; none: the
+    /// prompt is one.
+    #[serde(default)]
+    pub longest_input_tokens: Option<u32>,
     /// Tokens that the answer is expected to have ([`crate::output::Lengths`]).
     pub expected_output_tokens: u32,
     /// Tokens that it will most likely not exceed: a budget is kept only if it is kept by these.
@@ -40,6 +44,13 @@ pub struct Signals {
     /// The rung, counted from the nearest, below which an earlier answer was not good enough: escalation never asks
     /// the same tier again.
     pub escalate_from: Option<usize>,
+}
+
+impl Signals {
+    /// Prompt tokens that one context must hold.
+    pub fn context_tokens(&self) -> u32 {
+        self.longest_input_tokens.unwrap_or(self.prompt_tokens)
+    }
 }
 
 /// The model that the client named.

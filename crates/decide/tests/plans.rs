@@ -232,6 +232,11 @@ fn each_constraint_has_its_refusal() {
     assert_eq!(of(&vision), Refusal::UnsupportedFeature { missing: vec![Feature::Vision] });
     let long = Signals { prompt_tokens: 4000, max_output_tokens: Some(97), ..signals() };
     assert_eq!(of(&long), Refusal::ContextTooLong { needed: 4097, limit: 4096 });
+    // Several inputs are a context each, however many they are together.
+    let several = Signals { longest_input_tokens: Some(4000), prompt_tokens: 40_000, ..long.clone() };
+    assert_eq!(of(&several), Refusal::ContextTooLong { needed: 4097, limit: 4096 });
+    let fits = Signals { longest_input_tokens: Some(3999), ..several };
+    assert_eq!(plan(&fits, &view(), &policy()).outcome, Outcome::Go);
     let fits = Signals { max_output_tokens: Some(96), ..long };
     assert_eq!(plan(&fits, &view(), &policy()).outcome, Outcome::Go);
 }

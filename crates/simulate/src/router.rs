@@ -102,6 +102,7 @@ impl Router {
         let verdict = complexity::judge(&world.policy.complexity, &prompt);
         Signals {
             prompt_tokens,
+            longest_input_tokens: None,
             expected_output_tokens: length.expected,
             likely_output_tokens: length.likely,
             max_output_tokens: asked,

@@ -87,6 +87,22 @@ pub fn check_completion(value: &Value) -> Result<(), ErrorBody> {
     check_fields(object, COMPLETION, &root)
 }
 
+/// An embedding request's tree. Members that are not OpenAI's are not looked at: an agent refuses them, an endpoint
+/// may know them.
+///
+/// # Errors
+/// The error body to send (400).
+pub fn check_embedding(value: &Value) -> Result<(), ErrorBody> {
+    let (object, root) = head(value)?;
+    check_inputs(object.get("input"), &root.key("input"))?;
+    check_fields(object, &[("dimensions", COUNT), ("user", Text)], &root)?;
+    match object.get("encoding_format") {
+        None | Some(Value::Null) => Ok(()),
+        Some(Value::String(word)) if matches!(word.as_str(), "float" | "base64") => Ok(()),
+        Some(_) => Err(ErrorBody::invalid(&root.key("encoding_format"), "must be one of: float, base64")),
+    }
+}
+
 /// Tool calls in a chat's messages.
 ///
 /// # Errors

@@ -22,6 +22,12 @@ pub fn data_event(data: &str) -> Bytes {
     out.freeze()
 }
 
+/// One event with a name, whose data is JSON.
+pub fn named_event<T: Serialize>(name: &str, value: &T) -> Bytes {
+    let data = serde_json::to_string(value).unwrap_or_default();
+    Bytes::from(format!("event: {name}\ndata: {data}\n\n"))
+}
+
 /// The event that ends a stream.
 pub fn done_event() -> Bytes {
     Bytes::from_static(b"data: [DONE]\n\n")

@@ -85,7 +85,9 @@ pub enum Answer {
     /// All of it.
     Whole {
         /// As the tier said it.
-        value: Value,
+        said: Value,
+        /// Rebuilt, without its usage.
+        answer: Value,
     },
     /// Its first event with content, and the rest to come.
     Stream {
@@ -163,7 +165,9 @@ async fn exchange(app: &App, place: &Place, order: &Order<'_>) -> Result<(Connec
         let answer = first_event(answer, place, order, app).await?;
         Ok((connection, answer))
     } else {
-        Ok((connection, Answer::Whole { value: reader::whole(answer.into_body()).await? }))
+        let said = reader::whole(answer.into_body(), order.call).await?;
+        let answer = order.names.whole(&said).ok_or(Failure::Broken("the answer is none of this call"))?;
+        Ok((connection, Answer::Whole { said, answer }))
     }
 }
 

@@ -6,13 +6,15 @@
 use serde_json::{Map, Value, json};
 use terrace_contract::tier::{Backend, Tier};
 
-/// The two calls that a client may make.
+/// The calls that a tier answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
     /// `/v1/chat/completions`
     Chat,
     /// `/v1/completions`
     Completion,
+    /// `/v1/embeddings`
+    Embedding,
 }
 
 impl Call {
@@ -21,6 +23,7 @@ impl Call {
         match self {
             Call::Chat => "/chat/completions",
             Call::Completion => "/completions",
+            Call::Embedding => "/embeddings",
         }
     }
 
@@ -29,12 +32,13 @@ impl Call {
         match self {
             Call::Chat => "chat",
             Call::Completion => "text_completion",
+            Call::Embedding => "embeddings",
         }
     }
 }
 
-/// Fields of both calls.
-const SHARED: [&str; 11] = [
+/// Fields of chat and text completions.
+const SHARED: [&str; 12] = [
     "frequency_penalty",
     "logit_bias",
     "logprobs",
@@ -46,9 +50,10 @@ const SHARED: [&str; 11] = [
     "temperature",
     "top_p",
     "stream",
+    "user",
 ];
 /// Fields of a chat.
-const CHAT: [&str; 10] = [
+const CHAT: [&str; 14] = [
     "messages",
     "max_completion_tokens",
     "top_logprobs",
@@ -59,34 +64,48 @@ const CHAT: [&str; 10] = [
     "reasoning_effort",
     "functions",
     "function_call",
+    "prediction",
+    "verbosity",
+    "safety_identifier",
+    "prompt_cache_key",
 ];
 /// Fields of a text completion.
 const COMPLETION: [&str; 4] = ["prompt", "suffix", "echo", "best_of"];
-/// Fields that our own agents read beyond OpenAI's.
-const AGENT: [&str; 3] = ["top_k", "min_p", "repetition_penalty"];
+/// Fields of embeddings.
+const EMBEDDING: [&str; 4] = ["input", "encoding_format", "dimensions", "user"];
+/// Fields of completions that our own agents take beyond those: an endpoint takes `metadata` only with what it stores.
+const AGENT: [&str; 4] = ["top_k", "min_p", "repetition_penalty", "metadata"];
+/// The same of embeddings.
+const AGENT_EMBEDDING: [&str; 1] = ["pooling"];
+/// Options of a stream that are the client's to choose.
+const STREAM_OPTIONS: [&str; 1] = ["include_obfuscation"];
+/// Members of a message that our own agents read beyond OpenAI's.
+const AGENT_MESSAGE: &str = "reasoning_content";
 /// Members of a message.
 const MESSAGE: [&str; 7] = ["role", "content", "name", "tool_calls", "tool_call_id", "function_call", "refusal"];
 
 /// The request for `tier`.
 pub fn for_tier(request: &Value, call: Call, tier: &Tier, max_output_tokens: u32) -> Value {
-    let own = match call {
-        Call::Chat => &CHAT[..],
-        Call::Completion => &COMPLETION[..],
+    let (own, shared, agents) = match call {
+        Call::Chat => (&CHAT[..], &SHARED[..], &AGENT[..]),
+        Call::Completion => (&COMPLETION[..], &SHARED[..], &AGENT[..]),
+        Call::Embedding => (&EMBEDDING[..], &[][..], &AGENT_EMBEDDING[..]),
     };
     let extra: Vec<&str> = match &tier.backend {
-        Backend::Fleet(_) => AGENT.to_vec(),
+        Backend::Fleet(_) => agents.to_vec(),
         Backend::Endpoint(endpoint) => endpoint.extra_fields.iter().map(String::as_str).collect(),
     };
     let mut body = Map::new();
     body.insert("model".into(), Value::from(tier.backend.model()));
-    for name in own.iter().chain(&SHARED).copied().chain(extra) {
+    for name in own.iter().chain(shared).copied().chain(extra) {
         if name == "model" {
             continue;
         }
         match request.get(name) {
             None | Some(Value::Null) => {}
             Some(Value::Array(messages)) if name == "messages" => {
-                body.insert(name.into(), messages.iter().map(message).collect());
+                let more = matches!(tier.backend, Backend::Fleet(_)).then_some(AGENT_MESSAGE);
+                body.insert(name.into(), messages.iter().map(|m| message(m, more)).collect());
             }
             Some(value) => {
                 body.insert(name.into(), value.clone());
@@ -96,7 +115,13 @@ pub fn for_tier(request: &Value, call: Call, tier: &Tier, max_output_tokens: u32
     limit_output(&mut body, call, max_output_tokens);
     if body.get("stream") == Some(&Value::Bool(true)) {
         // Tokens are counted even when the client does not ask: cost is per request.
-        body.insert("stream_options".into(), json!({"include_usage": true}));
+        let mut options = json!({"include_usage": true});
+        for name in STREAM_OPTIONS {
+            if let Some(value) = request.get("stream_options").and_then(|o| o.get(name)).filter(|v| !v.is_null()) {
+                options[name] = value.clone();
+            }
+        }
+        body.insert("stream_options".into(), options);
     }
     Value::Object(body)
 }
@@ -115,9 +140,10 @@ fn limit_output(body: &mut Map<String, Value>, call: Call, most: u32) {
     }
 }
 
-fn message(message: &Value) -> Value {
+fn message(message: &Value, more: Option<&str>) -> Value {
     let Some(members) = message.as_object() else { return message.clone() };
-    let kept = MESSAGE.iter().filter_map(|name| members.get(*name).map(|value| ((*name).to_owned(), value.clone())));
+    let names = MESSAGE.iter().copied().chain(more);
+    let kept = names.filter_map(|name| members.get(name).map(|value| (name.to_owned(), value.clone())));
     Value::Object(kept.collect())
 }
 

@@ -14,6 +14,7 @@ pub mod pool;
 pub mod reader;
 pub mod rebuild;
 pub mod target;
+pub mod vectors;
 
 use std::sync::Arc;
 
@@ -27,8 +28,10 @@ use terrace_wire::error::Code;
 use tracing::{Span, field};
 
 use self::attempt::{Begun, Order};
+use self::body::Call;
 use self::failure::Failure;
 use self::rebuild::Names;
+use self::vectors::Vectors;
 use crate::app::App;
 use crate::clock::figure;
 use crate::fleet::place::Place;
@@ -224,7 +227,13 @@ fn clear(app: &App, job: &Job, attempt: &Attempt) -> Result<Cleared<Bytes>, Reas
 }
 
 fn names(job: &Job, place: &Place) -> Names {
-    Names { id: job.id.clone(), created: now_s(), model: place.tier.backend.model().to_owned(), call: job.call }
+    Names {
+        id: job.id.clone(),
+        created: now_s(),
+        model: place.tier.backend.model().to_owned(),
+        call: job.call,
+        vectors: if job.call == Call::Embedding { Vectors::of_request(&job.request) } else { Vectors::default() },
+    }
 }
 
 /// How long one attempt may take: to its first token, or to its end when nothing comes before.

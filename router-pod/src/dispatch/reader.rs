@@ -9,17 +9,21 @@ use hyper::body::Incoming;
 use serde_json::Value;
 use terrace_wire::sse::{DONE, Decoder};
 
+use super::body::Call;
 use super::failure::Failure;
 
 /// Longest whole answer that is read.
 const ANSWER_BYTES: usize = 16 << 20;
+/// Longest list of embeddings: 2,048 inputs with 1,536 numbers of about 20 bytes each.
+const VECTORS_BYTES: usize = 64 << 20;
 
 /// Reads a whole JSON answer.
 ///
 /// # Errors
 /// [`Failure::Broken`] when it is cut, too long or not JSON.
-pub async fn whole(body: Incoming) -> Result<Value, Failure> {
-    let read = Limited::new(body, ANSWER_BYTES).collect().await;
+pub async fn whole(body: Incoming, call: Call) -> Result<Value, Failure> {
+    let limit = if call == Call::Embedding { VECTORS_BYTES } else { ANSWER_BYTES };
+    let read = Limited::new(body, limit).collect().await;
     let bytes = read.map_err(|_| Failure::Broken("the answer was cut or is too long"))?.to_bytes();
     serde_json::from_slice(&bytes).map_err(|_| Failure::Broken("the answer is not JSON"))
 }

@@ -5,6 +5,7 @@
 use serde_json::{Map, Value, json};
 
 use super::body::Call;
+use super::vectors::Vectors;
 
 /// Who answers, as the client sees it.
 #[derive(Debug, Clone)]
@@ -17,6 +18,8 @@ pub struct Names {
     pub model: String,
     /// The call.
     pub call: Call,
+    /// What was asked of embeddings.
+    pub vectors: Vectors,
 }
 
 /// Tokens that an upstream counted.
@@ -42,8 +45,17 @@ impl Tokens {
         })
     }
 
+    /// Reads the `usage` of embeddings, which have no output.
+    pub fn of_vectors(usage: Option<&Value>) -> Option<Self> {
+        let input = usage?.get("prompt_tokens").and_then(Value::as_u64)?;
+        Some(Self { input, output: 0, cached: 0 })
+    }
+
     /// As the client sees it.
-    pub fn to_value(self) -> Value {
+    pub fn to_value(self, call: Call) -> Value {
+        if call == Call::Embedding {
+            return json!({"prompt_tokens": self.input, "total_tokens": self.input});
+        }
         let mut usage = json!({
             "prompt_tokens": self.input,
             "completion_tokens": self.output,
@@ -67,6 +79,7 @@ impl Names {
             (Call::Chat, true) => "chat.completion.chunk",
             (Call::Chat, false) => "chat.completion",
             (Call::Completion, _) => "text_completion",
+            (Call::Embedding, _) => "list",
         };
         let prefix = if self.call == Call::Chat { "chatcmpl" } else { "cmpl" };
         let mut head = Map::new();
@@ -77,13 +90,16 @@ impl Names {
         head
     }
 
-    /// A whole answer; none if it is not one.
-    pub fn whole(&self, answer: &Value, tokens: Tokens) -> Option<Value> {
+    /// A whole answer without its usage; none if it is not one.
+    pub fn whole(&self, answer: &Value) -> Option<Value> {
+        if self.call == Call::Embedding {
+            let data = self.vectors.of_answer(answer)?;
+            return Some(json!({"object": "list", "data": data, "model": self.model}));
+        }
         let choices = answer.get("choices")?.as_array().filter(|c| !c.is_empty())?;
         let choices: Option<Vec<Value>> = choices.iter().map(|c| self.choice(c, "message")).collect();
         let mut whole = self.head(false);
         whole.insert("choices".into(), Value::Array(choices?));
-        whole.insert("usage".into(), tokens.to_value());
         Some(Value::Object(whole))
     }
 
@@ -111,6 +127,7 @@ impl Names {
             Call::Completion => {
                 new.insert("text".into(), choice.get("text")?.as_str()?.into());
             }
+            Call::Embedding => return None,
         }
         new.insert("logprobs".into(), choice.get("logprobs").cloned().unwrap_or(Value::Null));
         let finish = choice.get("finish_reason").filter(|f| f.is_string()).cloned();
@@ -122,7 +139,9 @@ impl Names {
     pub fn broken_choice(&self, index: u64) -> Value {
         match self.call {
             Call::Chat => json!({"index": index, "delta": {}, "logprobs": null, "finish_reason": "error"}),
-            Call::Completion => json!({"index": index, "text": "", "logprobs": null, "finish_reason": "error"}),
+            Call::Completion | Call::Embedding => {
+                json!({"index": index, "text": "", "logprobs": null, "finish_reason": "error"})
+            }
         }
     }
 }
@@ -159,7 +178,7 @@ mod tests {
     use super::*;
 
     fn names() -> Names {
-        Names { id: "r1".into(), created: 7, model: "small".into(), call: Call::Chat }
+        Names { id: "r1".into(), created: 7, model: "small".into(), call: Call::Chat, vectors: Vectors::default() }
     }
 
     #[test]
@@ -170,7 +189,8 @@ mod tests {
                 "finish_reason": "stop", "stop_reason": 128001}],
             "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 99, "cost": 5}});
         let tokens = Tokens::read(upstream.get("usage")).unwrap();
-        let whole = names().whole(&upstream, tokens).unwrap();
+        let mut whole = names().whole(&upstream).unwrap();
+        whole["usage"] = tokens.to_value(Call::Chat);
         let want = json!({
             "id": "chatcmpl-r1", "object": "chat.completion", "created": 7, "model": "small",
             "choices": [{"index": 0, "message": {"role": "assistant", "content": "hi"}, "logprobs": null,
@@ -181,11 +201,10 @@ mod tests {
 
     #[test]
     fn what_is_no_answer_is_none() {
-        let tokens = Tokens::default();
         for upstream in
             [json!({}), json!({"choices": []}), json!({"choices": [{}]}), json!({"choices": [{"message": 7}]})]
         {
-            assert_eq!(names().whole(&upstream, tokens), None, "{upstream}");
+            assert_eq!(names().whole(&upstream), None, "{upstream}");
         }
     }
 

@@ -19,7 +19,7 @@ use terrace_contract::reason::Reason;
 use terrace_contract::snapshot::Snapshot;
 use terrace_contract::trust::{Boundary, Class};
 use terrace_decide::affinity::Prefix;
-use terrace_decide::complexity::{self, Prompt};
+use terrace_decide::complexity::{self, Prompt, Verdict};
 use terrace_decide::output::Length;
 use terrace_decide::{Deadline, ModelChoice, Prefer, Signals};
 use terrace_privacy::{Classified, Request, Rules};
@@ -28,9 +28,11 @@ use terrace_wire::pointer::Pointer;
 
 use crate::app::App;
 use crate::clock::micros;
+use crate::dispatch::body::Call;
 use crate::fleet::InUse;
 use crate::refusal::Refusal;
 use crate::server::admit::Caller;
+use crate::server::language::Asked;
 
 /// Time that the detector has; past it a request is Restricted.
 const DETECTOR_TIME: Duration = Duration::from_millis(200);
@@ -70,7 +72,7 @@ pub fn sense(
     app: &App,
     in_use: &InUse,
     given: &HeaderMap,
-    request: &Value,
+    asked: &Asked,
     caller: &Caller,
     started: Instant,
 ) -> Result<Sensed, Refusal> {
@@ -82,11 +84,12 @@ pub fn sense(
         length: &|feature, prompt_tokens, most| app.next_length(feature, prompt_tokens, most),
         elapsed_us: micros(started.elapsed()),
     };
+    let request = &asked.request;
     let classified = classify(&in_use.rules, given, request, caller, known.session)?;
     if let Some(session) = session {
         app.sessions.raise(session, classified.class(), now);
     }
-    let (signals, budget) = describe(&in_use.snapshot, &classified, given, request, &known)?;
+    let (signals, budget) = describe(&in_use.snapshot, &classified, given, asked, &known)?;
     let cache_domain = sharing::domain(&caller.name, text(given, headers::SESSION), classified.class());
     let prefix = prefix::of_request(&app.prefix_secret, &in_use.snapshot.policy.uid, cache_domain.as_deref(), request);
     Ok(Sensed { classified, signals, budget, cache_domain, prefix: Arc::new(prefix) })
@@ -105,13 +108,13 @@ pub fn look(
     snapshot: &Snapshot,
     rules: &Rules,
     given: &HeaderMap,
-    request: &Value,
+    asked: &Asked,
     caller: &Caller,
     known: &Known<'_>,
 ) -> Result<Looked, Refusal> {
     each_once(given)?;
-    let classified = classify(rules, given, request, caller, known.session)?;
-    let (signals, budget) = describe(snapshot, &classified, given, request, known)?;
+    let classified = classify(rules, given, &asked.request, caller, known.session)?;
+    let (signals, budget) = describe(snapshot, &classified, given, asked, known)?;
     Ok((classified, signals, budget))
 }
 
@@ -119,31 +122,39 @@ fn describe(
     snapshot: &Snapshot,
     classified: &Classified,
     given: &HeaderMap,
-    request: &Value,
+    asked: &Asked,
     known: &Known<'_>,
 ) -> Result<(Signals, Option<Budget>), Refusal> {
+    let (call, request) = (asked.call, &asked.request);
     let widest = snapshot.policy.sensitivity.widest(classified.class());
     if widest < Boundary::Public
         && let Some(pointer) = forbidden::first(request)
     {
-        return Err(forbidden_at(&pointer, classified.class()));
+        return Err(forbidden_at(&asked.language.origin(&pointer), classified.class()));
     }
     let context = feature::context(given, request, &snapshot.budgets);
     let prompt_tokens = narrow(tokens::of_request(request));
     let most = snapshot.policy.limits.max_output_tokens;
-    let asked = tokens::output_limit(request).map(|n| narrow(n).min(most));
-    let prompt = last_user(request);
-    let tools = request.get("tools").and_then(Value::as_array).map_or(0, Vec::len);
-    let verdict = complexity::judge(&snapshot.policy.complexity, &Prompt { last_user: &prompt, prompt_tokens, tools });
-    let length = (known.length)(context.feature, prompt_tokens, asked.unwrap_or(most));
+    let limit = tokens::output_limit(request).map(|n| narrow(n).min(most));
+    // A vector has no length to expect, and a text is as easily embedded whatever it asks for.
+    let (verdict, length, limit) = if call == Call::Embedding {
+        (Verdict::simple(), Length { expected: 0, likely: 0 }, Some(0))
+    } else {
+        let last_user = last_user(request);
+        let tools = request.get("tools").and_then(Value::as_array).map_or(0, Vec::len);
+        let prompt = Prompt { last_user: &last_user, prompt_tokens, tools };
+        let verdict = complexity::judge(&snapshot.policy.complexity, &prompt);
+        (verdict, (known.length)(context.feature, prompt_tokens, limit.unwrap_or(most)), limit)
+    };
     let signals = Signals {
         prompt_tokens,
+        longest_input_tokens: tokens::of_longest(request).map(narrow),
         expected_output_tokens: length.expected,
         likely_output_tokens: length.likely,
-        max_output_tokens: asked,
+        max_output_tokens: limit,
         class: classified.class(),
         class_reasons: classified.reasons().to_vec(),
-        needs: needs::of_request(request),
+        needs: needs::of_request(call, request),
         model: ModelChoice::parse(request.get("model").and_then(Value::as_str).unwrap_or_default()),
         feature: context.feature.to_owned(),
         deadline: context.budget.map(|b| Deadline::after(b, known.elapsed_us)),

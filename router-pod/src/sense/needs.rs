@@ -3,8 +3,13 @@
 use serde_json::Value;
 use terrace_contract::tier::Feature;
 
+use crate::dispatch::body::Call;
+
 /// The abilities that a request needs, each once.
-pub fn of_request(request: &Value) -> Vec<Feature> {
+pub fn of_request(call: Call, request: &Value) -> Vec<Feature> {
+    if call == Call::Embedding {
+        return vec![Feature::Embeddings];
+    }
     let filled = |name: &str| request.get(name).and_then(Value::as_array).is_some_and(|list| !list.is_empty());
     let mut needs = Vec::new();
     if filled("tools") || filled("functions") {
@@ -52,7 +57,8 @@ mod tests {
             (json!({"response_format": {"type": "json_object"}}), vec![]),
         ];
         for (request, want) in cases {
-            assert_eq!(of_request(&request), want, "{request}");
+            assert_eq!(of_request(Call::Chat, &request), want, "{request}");
         }
+        assert_eq!(of_request(Call::Embedding, &json!({"input": "x", "tools": [1]})), [Feature::Embeddings]);
     }
 }

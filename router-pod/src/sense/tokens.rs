@@ -27,7 +27,20 @@ pub fn of_request(request: &Value) -> u64 {
         .get("messages")
         .and_then(Value::as_array)
         .map_or(0, |messages| messages.iter().map(|message| PER_MESSAGE + of_message(message)).sum());
-    PER_PROMPT + messages + member("prompt") + member("tools") + member("functions") + member("response_format")
+    PER_PROMPT
+        + messages
+        + member("prompt")
+        + member("input")
+        + member("tools")
+        + member("functions")
+        + member("response_format")
+}
+
+/// Tokens of the longest of several prompts or inputs, each of which has a context to itself; none: there is one.
+pub fn of_longest(request: &Value) -> Option<u64> {
+    let several = request.get("prompt").or_else(|| request.get("input")).and_then(Value::as_array)?;
+    let longest = several.iter().map(of_tree).max().filter(|_| !several[0].is_number())?;
+    Some(PER_PROMPT + longest)
 }
 
 fn of_message(message: &Value) -> u64 {
@@ -85,6 +98,17 @@ mod tests {
         let tools = json!({"messages": [], "tools": [{"type": "function", "function": {"name": "find"}}]});
         assert!(of_request(&tools) > 3);
         assert_eq!(of_request(&json!({"prompt": "abcdefgh"})), 3 + 2);
+        assert_eq!(of_request(&json!({"input": ["abcdefgh", "abcd"]})), 3 + 2 + 1);
+        assert_eq!(of_request(&json!({"input": [[1, 2], [3]]})), 3 + 3);
+    }
+
+    #[test]
+    fn several_inputs_have_a_context_each() {
+        assert_eq!(of_longest(&json!({"input": ["abcdefgh", "abcd"]})), Some(3 + 2));
+        assert_eq!(of_longest(&json!({"prompt": [[1, 2], [3]]})), Some(3 + 2));
+        for one in [json!({"prompt": "abcd"}), json!({"input": [1, 2, 3]}), json!({"messages": []})] {
+            assert_eq!(of_longest(&one), None, "{one}");
+        }
     }
 
     #[test]

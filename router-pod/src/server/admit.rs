@@ -13,6 +13,9 @@ use super::rate::Permit;
 use crate::app::App;
 use crate::refusal::Refusal;
 
+/// Where Anthropic's clients put their key.
+const API_KEY: &str = "x-api-key";
+
 /// A caller: the name of its key, and what the key may do.
 #[derive(Debug, Clone)]
 pub struct Caller {
@@ -30,8 +33,10 @@ pub fn caller(app: &App, snapshot: &Snapshot, given: &HeaderMap) -> Result<Calle
     let Access::ApiKeys { keys: rules } = &snapshot.policy.access else {
         return Ok(Caller { name: String::new(), rule: None });
     };
-    let presented = given.get(AUTHORIZATION).and_then(bearer).ok_or_else(|| {
-        Refusal::new(Code::InvalidApiKey, "this policy wants an API key: send `Authorization: Bearer <key>`")
+    let presented = given.get(AUTHORIZATION).and_then(bearer).or_else(|| given.get(API_KEY)?.to_str().ok());
+    let presented = presented.filter(|key| !key.is_empty()).ok_or_else(|| {
+        let message = "this policy wants an API key: send `Authorization: Bearer <key>` or `x-api-key: <key>`";
+        Refusal::new(Code::InvalidApiKey, message)
     })?;
     let keys = app.keys.load();
     let name = keys.caller(presented).ok_or_else(|| {

@@ -6,24 +6,41 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use terrace_contract::headers;
 use terrace_contract::reason::{self, Reason};
 use terrace_telemetry::traces;
+use terrace_wire::messages;
 use tracing::Span;
 
+use super::language::Api;
 use crate::refusal::{Refusal, Tried};
 
 /// The headers of every response to a client.
 #[derive(Debug, Clone)]
 pub struct Back {
     headers: HeaderMap,
+    /// The request's id, where errors are in Anthropic's shape.
+    anthropic: Option<String>,
 }
 
 impl Back {
     /// With the request's id and where to look.
     pub fn new(request_id: &str, span: &Span) -> Self {
-        let mut back = Self { headers: HeaderMap::new() };
+        let mut back = Self { headers: HeaderMap::new(), anthropic: None };
         traces::inject(span, &mut back.headers);
         back.headers.remove("tracestate");
         back.set(headers::REQUEST_ID, request_id);
         back
+    }
+
+    /// To a client of this API.
+    #[must_use]
+    pub fn speaking(mut self, api: Api) -> Self {
+        if api == Api::Messages
+            && let Some(id) = self.headers.get(headers::REQUEST_ID).cloned()
+        {
+            self.anthropic = id.to_str().ok().map(str::to_owned);
+            // Where Anthropic's packages look for it.
+            self.headers.insert("request-id", id);
+        }
+        self
     }
 
     /// Who answered, or who was tried last.
@@ -81,7 +98,11 @@ impl Back {
             self.set("retry-after", &us.div_ceil(1_000_000).max(1).to_string());
         }
         let status = StatusCode::from_u16(refusal.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        self.json(status, refusal.body().to_bytes())
+        let body = match &self.anthropic {
+            Some(id) => messages::error(refusal.code, &refusal.body(), Some(id)).to_string().into_bytes(),
+            None => refusal.body().to_bytes(),
+        };
+        self.json(status, body)
     }
 
     fn response(self, status: StatusCode, kind: &'static str, body: Body) -> Response<Body> {

@@ -14,14 +14,15 @@ use terrace_decide::explain::explain;
 use terrace_decide::plan;
 use terrace_decide::track::Dispatch;
 use terrace_telemetry::traces;
-use terrace_wire::error::{Code, ErrorBody};
-use terrace_wire::{json, shape};
+use terrace_wire::error::Code;
 use tracing::{Instrument as _, Span, field};
 
 use super::admit::{self, Caller};
 use super::answer::Back;
+use super::language::{Api, Asked};
 use super::rate::Permit;
-use super::{models, read, stream};
+use super::writer::Writer;
+use super::{ask, stream};
 use crate::app::App;
 use crate::clock::micros;
 use crate::dispatch::attempt::{Answer, Begun};
@@ -34,16 +35,19 @@ use crate::record::Record;
 use crate::refusal::{Refusal, Tried};
 use crate::sense::{self, Sensed, tokens};
 
+/// What cannot happen: an answer of the other kind than was asked for.
+const LOST: &str = "the answer was lost: send the request again";
+
 /// Serves one completion.
-pub async fn serve(app: Arc<App>, call: Call, request: Request<Body>) -> Response<Body> {
+pub async fn serve(app: Arc<App>, api: Api, request: Request<Body>) -> Response<Body> {
     let id = request_id();
-    let span = server_span(&app, call, &id);
+    let span = server_span(&app, api.call(), &id);
     traces::set_parent(&span, request.headers());
-    let back = Back::new(&id, &span);
+    let back = Back::new(&id, &span).speaking(api);
     let mut record = Record::new(Arc::clone(&app), span.clone());
     let entered = span.clone();
     let answered = async {
-        let admitted = match admit(&app, call, id, &mut record, request).await {
+        let admitted = match admit(&app, api, id, &mut record, request).await {
             Ok(admitted) => admitted,
             Err(refusal) => return refused(refusal, back, record),
         };
@@ -113,12 +117,12 @@ fn server_span(app: &App, call: Call, id: &str) -> Span {
 /// Everything up to the point where a decision can be made.
 async fn admit(
     app: &Arc<App>,
-    call: Call,
+    api: Api,
     id: String,
     record: &mut Record,
     request: Request<Body>,
 ) -> Result<(Job, Permit), Refusal> {
-    let span = record.span.clone();
+    let (span, call) = (record.span.clone(), api.call());
     traces::rename(&span, format!("{} {OTHER}", call.operation()));
     let used = in_use(app)?;
     let (head, body) = request.into_parts();
@@ -127,63 +131,40 @@ async fn admit(
     let via = admit::via(&used.snapshot, &head.headers)?;
     let permit = admit::place(app, &used.snapshot)?;
     admit::body(&head.headers)?;
-    let tree = parse(&used, &head.headers, body, call).await?;
-    let model = model(&used.snapshot, &caller, &tree)?;
+    let asked = ask::parse(&used, &head.headers, body, api).await?;
+    let model = ask::model(&used.snapshot, &caller, &asked)?;
     traces::rename(&span, format!("{} {model}", call.operation()));
     span.record("gen_ai.request.model", model.as_str());
 
     app.earn_retry();
     app.fleet.overflow().request(app.clock.now_us());
-    let sensed = sense(app, &used, &head.headers, &tree, &caller, record)?;
+    let sensed = sense(app, &used, &head.headers, &asked, &caller, record)?;
     let Sensed { classified, signals, budget, cache_domain, prefix } = sensed;
-    let (request, in_use, started) = (tree, used, record.started());
-    let job = Job { id, call, request, classified, signals, budget, cache_domain, prefix, in_use, started, via, span };
-    Ok((job, permit))
-}
-
-/// Reads and parses the body, once.
-async fn parse(used: &InUse, headers: &HeaderMap, body: Body, call: Call) -> Result<Value, Refusal> {
-    let asks = headers.contains_key(http::header::EXPECT);
-    let bytes = read::all(body, used.snapshot.policy.limits.request_bytes, asks).await?;
-    tree(&bytes, |_| call)
-}
-
-/// The tree of a body, of which `call` says what it asks for, if it is one.
-///
-/// # Errors
-/// 400 with the place that is wrong.
-pub fn tree(bytes: &[u8], call: impl FnOnce(&Value) -> Call) -> Result<Value, Refusal> {
-    let tree = json::parse(bytes)
-        .map_err(|malformed| Refusal::new(Code::InvalidRequest, format!("the body cannot be read: {malformed}")))?;
-    let checked = match call(&tree) {
-        Call::Chat => shape::check_chat(&tree),
-        Call::Completion => shape::check_completion(&tree),
+    let Asked { call, request, language } = asked;
+    let (in_use, started) = (used, record.started());
+    let job = Job {
+        id,
+        call,
+        request,
+        language,
+        classified,
+        signals,
+        budget,
+        cache_domain,
+        prefix,
+        in_use,
+        started,
+        via,
+        span,
     };
-    checked.map_err(|body: ErrorBody| Refusal::of_body(Code::InvalidRequest, body))?;
-    Ok(tree)
-}
-
-/// The model's name if a tier has it and the key may ask for it.
-///
-/// # Errors
-/// 404 with the names that there are.
-pub fn model(snapshot: &Snapshot, caller: &Caller, tree: &Value) -> Result<String, Refusal> {
-    let asked = tree.get("model").and_then(Value::as_str).unwrap_or_default();
-    let list = models::list(snapshot, caller.rule.as_ref());
-    if list.data.iter().any(|model| model.id == asked) {
-        return Ok(asked.to_owned());
-    }
-    let names: Vec<&str> = list.data.iter().map(|model| model.id.as_str()).collect();
-    let message = format!("no such model here: use one of {}", names.join(", "));
-    let at = terrace_wire::pointer::Pointer::root().key("model");
-    Err(Refusal::of_body(Code::ModelNotFound, ErrorBody::new(Code::ModelNotFound, message).at(&at)))
+    Ok((job, permit))
 }
 
 fn sense(
     app: &App,
     used: &InUse,
     given: &HeaderMap,
-    tree: &Value,
+    asked: &Asked,
     caller: &Caller,
     record: &mut Record,
 ) -> Result<Sensed, Refusal> {
@@ -197,7 +178,7 @@ fn sense(
     );
     let _entered = span.enter();
     let begun = Instant::now();
-    let sensed = sense::sense(app, used, given, tree, caller, record.started())?;
+    let sensed = sense::sense(app, used, given, asked, caller, record.started())?;
     let signals = &sensed.signals;
     span.record("terrace.class", signals.class.as_str()).record("terrace.feature", signals.feature.as_str());
     span.record("terrace.reasons", reason::join(&signals.class_reasons))
@@ -294,39 +275,42 @@ fn answer(
     back.quality(degraded);
     let prompt_tokens = u64::from(job.signals.prompt_tokens);
     if matches!(begun.answer, Answer::Stream { .. }) {
-        let shape = (job.wants_usage(), prompt_tokens);
-        return match stream::body(Arc::clone(app), record, outcome, begun, shape, permit) {
+        let writer = Writer::new(&job.language, &begun.names, job.wants_usage(), prompt_tokens);
+        return match stream::body(Arc::clone(app), record, outcome, begun, (writer, prompt_tokens), permit) {
             Some(body) => back.events(body),
-            None => back.refusal(&Refusal::new(Code::Internal, "the answer was lost: send the request again")),
+            None => back.refusal(&Refusal::new(Code::Internal, LOST)),
         };
     }
-    if let Answer::Whole { value } = &begun.answer {
-        record.took(value);
+    if let Answer::Whole { said, .. } = &begun.answer {
+        record.took(said);
     }
     match whole(begun, prompt_tokens, app.clock.now_us()) {
         Some((value, tokens)) => {
             let cost = record.answered(outcome, tokens);
+            let Some(told) = job.language.whole(value, &job.id) else {
+                let text = "the tier called a tool with arguments that are no JSON object: ask again";
+                return refused(Refusal::new(Code::UpstreamFailed, text), back, record);
+            };
             back.cost(cost);
-            back.json(StatusCode::OK, value.to_string())
+            back.json(StatusCode::OK, told.to_string())
         }
-        None => {
-            let text = "the tier's answer is not a completion: it failed, or it is not OpenAI-compatible";
-            refused(Refusal::new(Code::UpstreamFailed, text), back, record)
-        }
+        None => back.refusal(&Refusal::new(Code::Internal, LOST)),
     }
 }
 
 /// A whole answer as the client gets it, and what it used.
 fn whole(begun: Begun, prompt_tokens: u64, now_us: u64) -> Option<(Value, Tokens)> {
     let Begun { place, connection, names, answer, first_token_at, .. } = begun;
-    let Answer::Whole { value } = answer else { return None };
+    let Answer::Whole { said, answer: mut whole } = answer else { return None };
     let counted = || {
-        let choices = value.get("choices").and_then(Value::as_array);
+        let choices = said.get("choices").and_then(Value::as_array);
         let text = choices.into_iter().flatten().flat_map(rebuild::text_of).map(tokens::of_text).sum();
         Tokens { input: prompt_tokens, output: text, cached: 0 }
     };
-    let tokens = Tokens::read(value.get("usage")).unwrap_or_else(counted);
-    let whole = names.whole(&value, tokens)?;
+    let usage = said.get("usage");
+    let read = if names.call == Call::Embedding { Tokens::of_vectors(usage) } else { Tokens::read(usage) };
+    let tokens = read.unwrap_or_else(counted);
+    whole["usage"] = tokens.to_value(names.call);
     place.rest(0, tokens.input + tokens.output, micros(first_token_at.elapsed()), now_us);
     connection.finished();
     Some((whole, tokens))

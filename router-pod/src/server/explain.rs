@@ -10,7 +10,7 @@ use std::time::Instant;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use http::request::Parts;
-use http::{Request, Response, StatusCode, header};
+use http::{Request, Response, StatusCode};
 use serde_json::Value;
 use terrace_contract::explanation::Explanation;
 use terrace_contract::headers;
@@ -19,17 +19,17 @@ use terrace_wire::error::Code;
 use tracing::Span;
 
 use super::answer::Back;
-use super::{admit, chat, read};
+use super::language::{Api, Asked};
+use super::{admit, ask, chat};
 use crate::app::App;
 use crate::clock::micros;
-use crate::dispatch::body::Call;
 use crate::refusal::Refusal;
 use crate::sense::{self, Known, prefix, sharing};
 
 /// What would be decided.
-pub async fn ask(State(app): State<Arc<App>>, request: Request<Body>) -> Response<Body> {
+pub async fn would(State(app): State<Arc<App>>, request: Request<Body>) -> Response<Body> {
     let (head, body) = request.into_parts();
-    answer(would(&app, head, body).await)
+    answer(decided(&app, head, body).await)
 }
 
 /// What was decided.
@@ -45,22 +45,29 @@ fn answer(explained: Result<Explanation, Refusal>) -> Response<Body> {
     }
 }
 
-/// A text completion has a prompt where a chat has messages.
-pub fn call_of(tree: &Value) -> Call {
-    if tree.get("prompt").is_some() && tree.get("messages").is_none() { Call::Completion } else { Call::Chat }
+/// What a body asks, which has no path to say it: a text completion has a prompt and embeddings an input where a chat has
+/// messages.
+///
+/// # Errors
+/// 400 with the place that is wrong.
+pub fn asked(tree: Value) -> Result<Asked, Refusal> {
+    let api = match (tree.get("messages"), tree.get("prompt"), tree.get("input")) {
+        (None, Some(_), _) => Api::Completion,
+        (None, None, Some(_)) => Api::Embedding,
+        _ => Api::Chat,
+    };
+    ask::read(api, tree)
 }
 
-async fn would(app: &App, head: Parts, body: Body) -> Result<Explanation, Refusal> {
+async fn decided(app: &App, head: Parts, body: Body) -> Result<Explanation, Refusal> {
     let started = Instant::now();
     let used = chat::in_use(app)?;
     let snapshot = &used.snapshot;
     let caller = admit::caller(app, snapshot, &head.headers)?;
     let _permit = admit::place(app, snapshot)?;
     admit::body(&head.headers)?;
-    let asks = head.headers.contains_key(header::EXPECT);
-    let bytes = read::all(body, snapshot.policy.limits.request_bytes, asks).await?;
-    let tree = chat::tree(&bytes, call_of)?;
-    chat::model(snapshot, &caller, &tree)?;
+    let asked = asked(ask::tree(&used, &head.headers, body).await?)?;
+    ask::model(snapshot, &caller, &asked)?;
     let now = app.clock.now_us();
     let session = sense::session(app, &head.headers, &caller);
     let known = Known {
@@ -68,10 +75,10 @@ async fn would(app: &App, head: Parts, body: Body) -> Result<Explanation, Refusa
         length: &|feature, prompt_tokens, most| app.next_length(feature, prompt_tokens, most),
         elapsed_us: micros(started.elapsed()),
     };
-    let (classified, signals, _) = sense::look(snapshot, &used.rules, &head.headers, &tree, &caller, &known)?;
+    let (classified, signals, _) = sense::look(snapshot, &used.rules, &head.headers, &asked, &caller, &known)?;
     let session = head.headers.get(headers::SESSION).and_then(|value| value.to_str().ok());
     let domain = sharing::domain(&caller.name, session, classified.class());
-    let prefix = prefix::of_request(&app.prefix_secret, &snapshot.policy.uid, domain.as_deref(), &tree);
+    let prefix = prefix::of_request(&app.prefix_secret, &snapshot.policy.uid, domain.as_deref(), &asked.request);
     let view = app.fleet.view(&used, app.ledger.spent_today(now), &prefix, now);
     let plan = terrace_decide::decide(&signals, &view, &snapshot.policy, app.draw());
     let explained = explain(&signals, &view, &snapshot.policy, &plan);

@@ -11,14 +11,13 @@ use std::time::Instant;
 
 use axum::body::Body;
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::Value;
 use terrace_contract::report::Outcome;
 use terrace_telemetry::traces;
-use terrace_wire::error::{Code, ErrorBody};
-use terrace_wire::sse;
 use tracing::Span;
 
 use super::rate::Permit;
+use super::writer::Writer;
 use crate::app::App;
 use crate::clock::micros;
 use crate::dispatch::attempt::{Answer, Begun};
@@ -40,8 +39,8 @@ pub struct Streaming {
     connection: Option<Connection>,
     reader: Box<Reader>,
     names: Names,
+    writer: Writer,
     first_token_at: Instant,
-    wants_usage: bool,
     prompt_tokens: u64,
     /// As the upstream counted.
     tokens: Option<Tokens>,
@@ -49,8 +48,8 @@ pub struct Streaming {
     counted: u64,
     /// Choices that have begun, and whether each has ended.
     begun: BTreeMap<u64, bool>,
-    /// The last chunk of an answer waits for the cost, which comes after it.
-    held: Option<Value>,
+    /// The last choices of an answer wait for the cost, which comes after them.
+    held: Option<Vec<Value>>,
     ready: VecDeque<Bytes>,
     ended: bool,
     _permit: Permit,
@@ -63,7 +62,7 @@ pub fn body(
     record: Record,
     outcome: Outcome,
     begun: Begun,
-    (wants_usage, prompt_tokens): (bool, u64),
+    (writer, prompt_tokens): (Writer, u64),
     permit: Permit,
 ) -> Option<Body> {
     let Begun { place, connection, names, answer, first_token_at, span } = begun;
@@ -76,8 +75,8 @@ pub fn body(
         connection: Some(connection),
         reader,
         names,
+        writer,
         first_token_at,
-        wants_usage,
         prompt_tokens,
         tokens,
         counted: 0,
@@ -141,35 +140,29 @@ impl Streaming {
             *self.begun.entry(rebuild::index_of(choice)).or_default() |= rebuild::is_finished(choice);
         }
         let finished = choices.iter().any(rebuild::is_finished);
-        let chunk = self.names.chunk(choices);
-        if let Some(held) = self.held.take() {
-            self.ready.push_back(sse::json_event(&held));
-        }
-        if finished {
-            self.held = Some(chunk);
-        } else {
-            self.ready.push_back(sse::json_event(&chunk));
+        let earlier = self.held.take();
+        let (now, held) = if finished { (None, Some(choices)) } else { (Some(choices), None) };
+        self.held = held;
+        for choices in earlier.into_iter().chain(now) {
+            if let Err(why) = self.writer.chunk(&self.names, choices, &mut self.ready) {
+                return self.broke(why);
+            }
         }
     }
 
     /// The answer is whole.
     fn done(&mut self) {
         let whole = self.begun.values().all(|ended| *ended);
-        let Some(mut last) = self.held.take_if(|_| whole) else {
+        let Some(last) = self.held.take_if(|_| whole) else {
             return self.broke("the stream ended without a reason to finish");
         };
         let tokens = self.used();
         let (us, now) = (micros(self.first_token_at.elapsed()), self.app.clock.now_us());
         self.place.rest(tokens.output, tokens.input + tokens.output, us, now);
         let cost = self.record.answered(self.outcome, tokens);
-        last["terrace"] = json!({"costMicros": cost});
-        self.ready.push_back(sse::json_event(&last));
-        if self.wants_usage {
-            let mut usage = self.names.chunk(Vec::new());
-            usage["usage"] = tokens.to_value();
-            self.ready.push_back(sse::json_event(&usage));
+        if let Err(why) = self.writer.end(&self.names, last, (tokens, cost), &mut self.ready) {
+            return self.broke(why);
         }
-        self.ready.push_back(sse::done_event());
         self.ended = true;
         if let Some(connection) = self.connection.take() {
             connection.finished();
@@ -181,15 +174,13 @@ impl Streaming {
         self.place.failed(self.app.clock.now_us());
         self.record.broke(self.used());
         tracing::debug!(tier = %self.place.tier.name, why, "a stream broke after its first token");
-        let tier = &self.place.tier.name;
-        self.ready.extend(self.held.take().map(|held| sse::json_event(&held)));
-        let open = self.begun.iter().filter(|(_, ended)| !**ended);
-        let broken: Vec<Value> = open.map(|(index, _)| self.names.broken_choice(*index)).collect();
-        if !broken.is_empty() {
-            self.ready.push_back(sse::json_event(&self.names.chunk(broken)));
+        if let Some(held) = self.held.take() {
+            // What was whole of it is told; that it cannot be told changes nothing any more.
+            let _ = self.writer.chunk(&self.names, held, &mut self.ready);
         }
-        let error = ErrorBody::new(Code::UpstreamFailed, format!("tier {tier}: {why}; ask again for a whole answer"));
-        self.ready.push_back(sse::json_event(&error));
+        let open: Vec<u64> = self.begun.iter().filter(|(_, ended)| !**ended).map(|(index, _)| *index).collect();
+        let why = format!("tier {}: {why}; ask again for a whole answer", self.place.tier.name);
+        self.writer.broken(&self.names, &open, why, &mut self.ready);
         self.ended = true;
         self.connection = None;
     }

@@ -63,6 +63,21 @@ async fn a_marker_in_content_is_in_no_output() {
     let mut ids = vec![first.header("x-terrace-request-id").to_owned()];
     assert!(client::text(&stream(to, CHAT, &[], &streamed(&text)).await.rest().await).contains(marker));
     post(to, "/v1/completions", &[], &json!({"model": "auto", "prompt": text})).await;
+    let message =
+        json!({"model": "auto", "max_tokens": 9, "system": text, "messages": [{"role": "user", "content": text}]});
+    assert!(post(to, "/v1/messages", &[], &message).await.json().to_string().contains(marker));
+    let response = json!({"model": "auto", "instructions": text, "input": text});
+    assert!(post(to, "/v1/responses", &[], &response).await.json().to_string().contains(marker));
+    for (path, body) in [("/v1/messages", &message), ("/v1/responses", &response)] {
+        let mut body = body.clone();
+        body["stream"] = true.into();
+        assert!(stream(to, path, &[], &body).await.rest().await.concat().contains(marker));
+        body[marker] = marker.into();
+        errors.push(post(to, path, &[], &body).await);
+        body["model"] = marker.into();
+        errors.push(post(to, path, &[], &body).await);
+    }
+    errors.push(post(to, "/v1/embeddings", &[], &json!({"model": "auto", "input": [text, text]})).await);
     let mut far = question(&text);
     far["model"] = "big".into();
     let answered = post(to, CHAT, &[], &far).await;

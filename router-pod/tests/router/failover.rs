@@ -50,6 +50,18 @@ async fn a_tier_that_is_down_overflows_and_its_breaker_spares_it() {
 }
 
 #[tokio::test]
+async fn an_answer_that_is_none_is_tried_elsewhere_whether_streamed_or_whole() {
+    let (edge, cloud) =
+        (Scripted::new("small", 4, Act::Choices(vec![], true)), Scripted::new("big", 8, Act::Say("far")));
+    let mut world = two(&edge, &cloud).await;
+    world.start().await;
+    let reply = post(world.listen, CHAT, &[], &question("hi")).await;
+    assert_eq!((reply.content().as_str(), reply.header("x-terrace-tier")), ("far", "cloud"), "{reply:?}");
+    let events = stream(world.listen, CHAT, &[], &streamed("hi")).await.rest().await;
+    assert_eq!((client::text(&events).as_str(), edge.count(), cloud.count()), ("far", 2, 2), "{events:?}");
+}
+
+#[tokio::test]
 async fn a_tier_whose_address_is_dead_overflows() {
     let (edge, cloud) = (Scripted::new("small", 4, Act::Say("near")), Scripted::new("big", 8, Act::Say("far")));
     let mut world = two(&edge, &cloud).await;

@@ -5,12 +5,17 @@
 mod beside;
 mod canary;
 mod closed;
+mod embeddings;
 mod errors;
 mod explain;
 mod failover;
 mod fields;
+mod messages;
 mod operator;
 mod process;
+mod responses;
+mod sdk;
 mod serving;
 mod snapshots;
+mod streams;
 mod support;

@@ -145,6 +145,7 @@ pub fn far(view: &mut FleetView, tier: usize) -> &mut EndpointView {
 pub fn signals() -> Signals {
     Signals {
         prompt_tokens: 30,
+        longest_input_tokens: None,
         expected_output_tokens: 64,
         likely_output_tokens: 64,
         max_output_tokens: None,

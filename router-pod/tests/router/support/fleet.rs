@@ -189,6 +189,12 @@ impl World {
         }
     }
 
+    /// What a tier added before can do.
+    pub fn can(&mut self, name: &str, features: &[Feature]) {
+        let tier = self.snapshot.tiers.iter_mut().find(|tier| tier.name == name).unwrap();
+        tier.capability.features = features.to_vec();
+    }
+
     /// Serves an agent over mutual TLS with the identity of a tier.
     pub async fn serve_agent(&self, identity: &Identity, agent: &Arc<Scripted>) -> SocketAddr {
         let leaf = self.authority.issue(identity, Usage::Serve, &[], &[], SystemTime::now()).unwrap();

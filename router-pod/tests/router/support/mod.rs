@@ -3,6 +3,7 @@
 
 pub mod client;
 pub mod fleet;
+pub mod play;
 pub mod process;
 pub mod tier;
 

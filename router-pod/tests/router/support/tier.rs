@@ -13,6 +13,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::routing::{get, post};
 use bytes::Bytes;
+use futures::StreamExt as _;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
@@ -21,13 +22,19 @@ use terrace_contract::status::{AgentStatus, DeviceStatus, ModelStatus};
 use terrace_wire::sse;
 use tokio::sync::watch;
 
+use super::play;
+
 /// What a tier does with one request.
 #[derive(Debug, Clone)]
 pub enum Act {
     /// Answers with this text, word by word if streamed.
     Say(&'static str),
+    /// Does what the request asks, as a model would.
+    Play,
     /// Answers with this text once it is let go; keeps its slot until then.
     Hold(&'static str),
+    /// Streams this text's first word, and the rest once it is let go.
+    Pause(&'static str),
     /// Never answers.
     Stall,
     /// Answers with this status and these headers.
@@ -38,7 +45,7 @@ pub enum Act {
     Nonsense,
     /// Streams a word and then an error event.
     ErrorEvent(&'static str),
-    /// Streams these choices, one an event, and ends well, or cuts the connection.
+    /// Streams these choices, one an event, and ends well, or cuts the connection; or answers with them whole.
     Choices(Vec<Value>, bool),
 }
 
@@ -144,6 +151,7 @@ impl Scripted {
         Router::new()
             .route("/v1/chat/completions", post(complete))
             .route("/v1/completions", post(complete))
+            .route("/v1/embeddings", post(complete))
             .route("/terrace/status", get(status))
             .with_state(Arc::clone(self))
     }
@@ -183,11 +191,42 @@ async fn complete(State(tier): State<Arc<Scripted>>, request: Request<Body>) -> 
     tier.headers.lock().unwrap().push(head.headers);
     let act = tier.acts.lock().unwrap().pop_front().unwrap_or_else(|| tier.then.lock().unwrap().clone());
     match act {
+        Act::Say(_) | Act::Play if head.uri.path().contains("embeddings") => {
+            running.done = true;
+            vectors(&tier)
+        }
+        Act::Play => {
+            let builder = Response::builder().header("endpoint-load-metrics", tier.load().to_header());
+            let body = tier.last_body();
+            if stream {
+                return pour(builder, play::events(&body, chat), running, End::Done);
+            }
+            running.done = true;
+            let body = Body::from(play::whole(&body, chat).to_string());
+            builder.header("content-type", "application/json").body(body).unwrap()
+        }
         Act::Say(text) => answer(&tier, text, stream, chat, running, End::Done),
         Act::Hold(text) => {
             let mut released = tier.release.subscribe();
             released.wait_for(|released| *released).await.unwrap();
             answer(&tier, text, stream, chat, running, End::Done)
+        }
+        Act::Pause(text) => {
+            let mut words = text.split_inclusive(' ').map(|w| json!({"index": 0, "delta": {"content": w}}));
+            let end = json!({"index": 0, "delta": {}, "finish_reason": "stop"});
+            let event = |choice: Value| Ok::<_, std::io::Error>(sse::json_event(&json!({ "choices": [choice] })));
+            let first = futures::stream::iter(words.next().map(event));
+            let mut rest: Vec<_> = words.chain([end]).map(event).collect();
+            rest.push(Ok(sse::done_event()));
+            let mut released = tier.release.subscribe();
+            let wait = async move {
+                // Nobody who could let it go is left: the test is over.
+                let _ = released.wait_for(|released| *released).await;
+                running.finish();
+                futures::stream::iter(rest)
+            };
+            let body = Body::from_stream(first.chain(futures::stream::once(wait).flatten()));
+            Response::builder().header("content-type", "text/event-stream").body(body).unwrap()
         }
         Act::Stall => std::future::pending().await,
         Act::Status(status, headers) => {
@@ -195,6 +234,13 @@ async fn complete(State(tier): State<Arc<Scripted>>, request: Request<Body>) -> 
             refuse(&tier, status, &headers)
         }
         Act::Cut(text) => answer(&tier, text, stream, chat, running, End::Cut),
+        Act::Choices(choices, _) if !stream => {
+            running.done = true;
+            let usage = json!({"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14});
+            let body = json!({"choices": choices, "usage": usage}).to_string();
+            let response = Response::builder().header("endpoint-load-metrics", tier.load().to_header());
+            response.header("content-type", "application/json").body(Body::from(body)).unwrap()
+        }
         Act::Choices(choices, whole) => {
             let mut events: Vec<Bytes> = choices.iter().map(|c| sse::json_event(&json!({"choices": [c]}))).collect();
             events.extend(whole.then(sse::done_event));
@@ -207,6 +253,27 @@ async fn complete(State(tier): State<Arc<Scripted>>, request: Request<Body>) -> 
             Response::builder().header("content-type", "text/event-stream").body(Body::from("<html>")).unwrap()
         }
     }
+}
+
+/// A vector for each input of the last body: its index and its words, in the encoding that was asked for.
+fn vectors(tier: &Scripted) -> Response<Body> {
+    let body = tier.last_body();
+    let inputs = match &body["input"] {
+        Value::Array(list) if !list[0].is_number() => list.clone(),
+        one => vec![one.clone()],
+    };
+    let vector = |(index, input): (usize, &Value)| {
+        let words = input.as_str().map_or(0, |text| text.split(' ').count());
+        let numbers = vec![index as f32, words as f32];
+        let base64 = body["encoding_format"] == "base64";
+        let vector = if base64 { json!(terrace_wire::vector::encode(&numbers)) } else { json!(numbers) };
+        json!({"object": "embedding", "index": index, "embedding": vector, "secret": 1})
+    };
+    let data: Vec<Value> = inputs.iter().enumerate().map(vector).collect();
+    let usage = json!({"prompt_tokens": 5, "total_tokens": 5});
+    let answer = json!({"object": "list", "data": data, "model": "upstream-model", "usage": usage});
+    let response = Response::builder().header("endpoint-load-metrics", tier.load().to_header());
+    response.header("content-type", "application/json").body(Body::from(answer.to_string())).unwrap()
 }
 
 fn refuse(tier: &Scripted, status: u16, headers: &[(&str, &str)]) -> Response<Body> {

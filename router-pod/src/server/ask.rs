@@ -1,0 +1,88 @@
+//! What a client asks: its body, read and parsed once and checked, and the model that it names.
+
+use axum::body::Body;
+use http::HeaderMap;
+use serde_json::Value;
+use terrace_contract::names::AUTO_MODEL;
+use terrace_contract::snapshot::Snapshot;
+use terrace_contract::tier::Feature;
+use terrace_wire::error::{Code, ErrorBody};
+use terrace_wire::json;
+use terrace_wire::pointer::Pointer;
+
+use super::admit::Caller;
+use super::language::{Api, Asked};
+use super::models;
+use crate::dispatch::body::Call;
+use crate::fleet::InUse;
+use crate::refusal::Refusal;
+
+/// Reads the body, once, and what it asks.
+///
+/// # Errors
+/// 400 for what cannot be read or has the wrong shape, 413 for what is too long.
+pub async fn parse(used: &InUse, headers: &HeaderMap, body: Body, api: Api) -> Result<Asked, Refusal> {
+    read(api, tree(used, headers, body).await?)
+}
+
+/// Reads what a tree asks.
+///
+/// # Errors
+/// 400 with the place.
+pub fn read(api: Api, tree: Value) -> Result<Asked, Refusal> {
+    api.read(tree).map_err(|body| Refusal::of_body(Code::InvalidRequest, body))
+}
+
+/// Reads and parses the body.
+///
+/// # Errors
+/// 400 for what cannot be read, 413 for what is too long.
+pub async fn tree(used: &InUse, headers: &HeaderMap, body: Body) -> Result<Value, Refusal> {
+    let asks = headers.contains_key(http::header::EXPECT);
+    let bytes = super::read::all(body, used.snapshot.policy.limits.request_bytes, asks).await?;
+    parsed(&bytes)
+}
+
+/// The tree of a body.
+///
+/// # Errors
+/// 400 with the place that cannot be read.
+pub fn parsed(bytes: &[u8]) -> Result<Value, Refusal> {
+    json::parse(bytes)
+        .map_err(|malformed| Refusal::new(Code::InvalidRequest, format!("the body cannot be read: {malformed}")))
+}
+
+/// The model's name if a tier has it and the key may ask for it.
+///
+/// # Errors
+/// 404 with the names there are; 400 for embeddings that leave the choice among several models.
+pub fn model(snapshot: &Snapshot, caller: &Caller, of: &Asked) -> Result<String, Refusal> {
+    let asked = of.request.get("model").and_then(Value::as_str).unwrap_or_default();
+    let list = models::list(snapshot, caller.rule.as_ref());
+    let refuse =
+        |code, message: String| Refusal::of_body(code, ErrorBody::new(code, message).at(&Pointer::root().key("model")));
+    if !list.data.iter().any(|model| model.id == asked) {
+        let names: Vec<&str> = list.data.iter().map(|model| model.id.as_str()).collect();
+        return Err(refuse(Code::ModelNotFound, format!("no such model here: use one of {}", names.join(", "))));
+    }
+    if of.call == Call::Embedding && asked == AUTO_MODEL {
+        let several = embedding(snapshot);
+        if several.len() > 1 {
+            let message =
+                format!("/model: vectors of different models cannot be compared: name one of {}", several.join(", "));
+            return Err(refuse(Code::InvalidRequest, message));
+        }
+    }
+    Ok(asked.to_owned())
+}
+
+/// The models of tiers that embed, each once.
+fn embedding(snapshot: &Snapshot) -> Vec<&str> {
+    let mut names = Vec::new();
+    for tier in snapshot.tiers.iter().filter(|tier| tier.capability.features.contains(&Feature::Embeddings)) {
+        if !names.contains(&tier.backend.model()) {
+            names.push(tier.backend.model());
+        }
+    }
+    names
+}

@@ -1,0 +1,109 @@
+//! The APIs that clients speak. Whatever a client speaks, its request becomes one of the calls that a tier answers, and
+//! only that is sensed, cleared, decided on and sent; the answer is told in the client's language again.
+
+use serde_json::Value;
+use terrace_wire::error::ErrorBody;
+use terrace_wire::pointer::Pointer;
+use terrace_wire::responses::Echo;
+use terrace_wire::translated::Translated;
+use terrace_wire::{messages, responses, shape};
+
+use crate::dispatch::body::Call;
+
+/// What a client may ask, by its path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Api {
+    /// `/v1/chat/completions`
+    Chat,
+    /// `/v1/completions`
+    Completion,
+    /// `/v1/embeddings`
+    Embedding,
+    /// `/v1/messages`: Anthropic's.
+    Messages,
+    /// `/v1/responses`: OpenAI's newer one, without its memory.
+    Responses,
+}
+
+/// A request as it was asked.
+pub struct Asked {
+    /// The call that answers it.
+    pub call: Call,
+    /// That call's tree, its shape checked.
+    pub request: Value,
+    /// In which language.
+    pub language: Language,
+}
+
+/// The language of a request, with what of it the answer needs.
+pub enum Language {
+    /// That of the call itself.
+    OpenAi,
+    /// Anthropic's Messages, translated.
+    Messages {
+        /// Where each message of the call comes from.
+        origins: Vec<Pointer>,
+    },
+    /// OpenAI's Responses, translated.
+    Responses {
+        /// Where each message of the call comes from.
+        origins: Vec<Pointer>,
+        /// What of the request comes back in the answer.
+        echo: Box<Echo>,
+    },
+}
+
+impl Api {
+    /// The call that answers it.
+    pub fn call(self) -> Call {
+        match self {
+            Api::Chat | Api::Messages | Api::Responses => Call::Chat,
+            Api::Completion => Call::Completion,
+            Api::Embedding => Call::Embedding,
+        }
+    }
+
+    /// Reads a parsed body.
+    ///
+    /// # Errors
+    /// 400 with the place in the client's own request.
+    pub fn read(self, tree: Value) -> Result<Asked, ErrorBody> {
+        let (request, language) = match self {
+            Api::Messages => {
+                let Translated { chat, origins } = messages::to_chat(&tree)?;
+                (chat, Language::Messages { origins })
+            }
+            Api::Responses => {
+                let (Translated { chat, origins }, echo) = responses::to_chat(&tree)?;
+                (chat, Language::Responses { origins, echo: Box::new(echo) })
+            }
+            Api::Chat | Api::Completion | Api::Embedding => (tree, Language::OpenAi),
+        };
+        let call = self.call();
+        match call {
+            Call::Chat => shape::check_chat(&request),
+            Call::Completion => shape::check_completion(&request),
+            Call::Embedding => shape::check_embedding(&request),
+        }?;
+        Ok(Asked { call, request, language })
+    }
+}
+
+impl Language {
+    /// Where in the client's own request a place of the call comes from.
+    pub fn origin(&self, place: &Pointer) -> Pointer {
+        match self {
+            Language::OpenAi => place.clone(),
+            Language::Messages { origins } | Language::Responses { origins, .. } => Translated::origin(origins, place),
+        }
+    }
+
+    /// A whole answer in the client's language; none if it cannot be told in it.
+    pub fn whole(&self, answer: Value, id: &str) -> Option<Value> {
+        match self {
+            Language::OpenAi => Some(answer),
+            Language::Messages { .. } => messages::answer(&answer, id),
+            Language::Responses { echo, .. } => responses::answer(&answer, id, echo),
+        }
+    }
+}

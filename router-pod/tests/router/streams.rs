@@ -1,0 +1,39 @@
+//! A stream is forwarded event by event in every language: what a tier has said is told while it still thinks.
+
+use crate::support::{Act, Scripted, World, stream};
+use serde_json::{Value, json};
+use terrace_contract::trust::Boundary;
+
+#[tokio::test]
+async fn the_first_word_is_told_before_the_tier_has_said_the_last() {
+    let messages = json!([{"role": "user", "content": "hi"}]);
+    for (path, body, place, last) in [
+        ("/v1/chat/completions", json!({ "messages": messages }), "/choices/0/delta/content", "[DONE]"),
+        ("/v1/messages", json!({"messages": messages, "max_tokens": 9}), "/delta/text", "message_stop"),
+        ("/v1/responses", json!({"input": "hi"}), "/delta", "response.completed"),
+    ] {
+        let mut world = World::new();
+        let agent = Scripted::new("small", 4, Act::Pause("one two three"));
+        world.agents("edge", Boundary::Device, &[&agent]).await;
+        world.start().await;
+        let mut body = body;
+        (body["model"], body["stream"]) = ("auto".into(), true.into());
+        let mut events = stream(world.listen, path, &[], &body).await;
+        let word = |event: &str| {
+            let event: Value = serde_json::from_str(event).ok()?;
+            event.pointer(place).and_then(Value::as_str).filter(|word| !word.is_empty()).map(str::to_owned)
+        };
+        let first = loop {
+            let event = events.next().await.unwrap();
+            if let Some(word) = word(&event) {
+                break word;
+            }
+        };
+        assert_eq!((first.as_str(), agent.running()), ("one ", 1), "{path}: it waits to be let go");
+        agent.release();
+        let rest = events.rest().await;
+        let words: String = rest.iter().filter_map(|event| word(event)).collect();
+        assert_eq!(words, "two three", "{path}: {rest:?}");
+        assert!(rest.last().unwrap().contains(last), "{path}: {rest:?}");
+    }
+}
