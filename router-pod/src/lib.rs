@@ -9,7 +9,8 @@
 //! | [`dispatch`] | carries a plan out: cleared bodies only; attempts, deadlines, connections |
 //! | [`ledger`] | what became of it: counts, latencies, cost; makes the report |
 //!
-//! [`job`] is a request on its way, [`record`] what became of it, [`refusal`] why it got no answer.
+//! [`job`] is a request on its way, [`record`] what became of it, [`refusal`] why it got no answer. [`outside`] is what a
+//! router has from outside: sockets, time, randomness.
 
 pub mod app;
 pub mod args;
@@ -20,6 +21,8 @@ pub mod fleet;
 pub mod job;
 pub mod ledger;
 pub mod metrics;
+pub mod outside;
+pub mod random;
 pub mod record;
 pub mod refusal;
 pub mod run;

@@ -22,7 +22,6 @@ use terrace_contract::reason::Reason;
 use terrace_decide::track::Dispatch;
 use terrace_decide::{Attempt, Plan, constrain};
 use terrace_privacy::Cleared;
-use terrace_telemetry::time::now_s;
 use terrace_wire::error::Code;
 use tracing::{Span, field};
 
@@ -104,7 +103,7 @@ pub async fn carry(app: &App, job: &Job, plan: &Plan, mut first: Option<Place>) 
             number: u32::try_from(number + 1).unwrap_or(u32::MAX),
             call: job.call,
             stream: job.streams(),
-            names: names(job, &place),
+            names: names(job, &place, now),
             prompt_tokens: job.signals.prompt_tokens.into(),
             forecast_us: if job.streams() { attempt.forecast.first_token_us } else { attempt.forecast.finish_us },
             first_token: patience(job, attempt, last, remaining),
@@ -223,8 +222,13 @@ fn clear(app: &App, job: &Job, attempt: &Attempt) -> Result<Cleared<Bytes>, Reas
     app.clear(job, &built, tier)
 }
 
-fn names(job: &Job, place: &Place) -> Names {
-    Names { id: job.id.clone(), created: now_s(), model: place.tier.backend.model().to_owned(), call: job.call }
+fn names(job: &Job, place: &Place, now_us: u64) -> Names {
+    Names {
+        id: job.id.clone(),
+        created: now_us / 1_000_000,
+        model: place.tier.backend.model().to_owned(),
+        call: job.call,
+    }
 }
 
 /// How long one attempt may take: to its first token, or to its end when nothing comes before.

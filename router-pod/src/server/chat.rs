@@ -1,7 +1,6 @@
 //! One completion, from its headers to its answer: admit, read, sense, decide, dispatch, answer.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::body::Body;
 use http::{HeaderMap, Request, Response, StatusCode};
@@ -14,6 +13,7 @@ use terrace_decide::track::Dispatch;
 use terrace_telemetry::traces;
 use terrace_wire::error::{Code, ErrorBody};
 use terrace_wire::{json, shape};
+use tokio::time::Instant;
 use tracing::{Instrument as _, Span, field};
 
 use super::admit::{self, Caller};
@@ -34,7 +34,7 @@ use crate::sense::{self, Sensed, tokens};
 
 /// Serves one completion.
 pub async fn serve(app: Arc<App>, call: Call, request: Request<Body>) -> Response<Body> {
-    let id = request_id();
+    let id = app.random.id();
     let span = server_span(&app, call, &id);
     traces::set_parent(&span, request.headers());
     let back = Back::new(&id, &span);
@@ -54,19 +54,6 @@ pub async fn serve(app: Arc<App>, call: Call, request: Request<Body>) -> Respons
     let response = Box::pin(answered.instrument(entered)).await;
     span.record("http.response.status_code", i64::from(response.status().as_u16()));
     response
-}
-
-/// A new id: 128 random bits.
-pub fn request_id() -> String {
-    let mut bytes = [0u8; 16];
-    if ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut bytes).is_err() {
-        // Ids need only differ from one another; a system without randomness still counts time.
-        bytes = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .map_or(0, |d| d.as_nanos())
-            .to_be_bytes();
-    }
-    terrace_contract::canonical::hex(&bytes)
 }
 
 /// The snapshot in use.
@@ -205,7 +192,7 @@ async fn carry(app: &App, job: &Job, record: &mut Record) -> Result<Carried, Ref
     );
     let (plan, first) = span.in_scope(|| {
         let now = app.clock.now_us();
-        let (policy, draw) = (&job.in_use.snapshot.policy, app.draw());
+        let (policy, draw) = (&job.in_use.snapshot.policy, app.random.draw());
         let request = Dispatch::of(&job.signals, Arc::clone(&job.prefix), now);
         let spent = app.ledger.spent_today(now);
         app.fleet
@@ -313,16 +300,4 @@ fn whole(begun: Begun, prompt_tokens: u64, now_us: u64) -> Option<(Value, Tokens
     place.rest(0, tokens.input + tokens.output, micros(first_token_at.elapsed()), now_us);
     connection.finished();
     Some((whole, tokens))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_differ_and_are_hex() {
-        let (one, other) = (request_id(), request_id());
-        assert_ne!(one, other);
-        assert!(one.len() == 32 && one.bytes().all(|b| b.is_ascii_hexdigit()));
-    }
 }

@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -16,6 +15,7 @@ use terrace_contract::report::Outcome;
 use terrace_telemetry::traces;
 use terrace_wire::error::{Code, ErrorBody};
 use terrace_wire::sse;
+use tokio::time::Instant;
 use tracing::Span;
 
 use super::rate::Permit;
