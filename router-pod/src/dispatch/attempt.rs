@@ -164,7 +164,12 @@ async fn exchange(app: &App, place: &Place, order: &Order<'_>) -> Result<(Connec
         let answer = first_event(answer, place, order, app).await?;
         Ok((connection, answer))
     } else {
-        Ok((connection, Answer::Whole { value: reader::whole(answer.into_body()).await? }))
+        let value = reader::whole(answer.into_body()).await?;
+        // Another place may still be asked: what is no completion is no answer, whatever its status says.
+        if !order.names.is_whole(&value) {
+            return Err(Failure::Broken("the answer is no completion"));
+        }
+        Ok((connection, Answer::Whole { value }))
     }
 }
 

@@ -87,6 +87,16 @@ impl Names {
         Some(Value::Object(whole))
     }
 
+    /// Whether [`Self::whole`] can make an answer of it.
+    pub fn is_whole(&self, answer: &Value) -> bool {
+        let is_choice = |choice: &Value| match self.call {
+            Call::Chat => choice.get("message").is_some_and(Value::is_object),
+            Call::Completion => choice.get("text").is_some_and(Value::is_string),
+        };
+        let choices = answer.get("choices").and_then(Value::as_array);
+        choices.is_some_and(|choices| !choices.is_empty() && choices.iter().all(is_choice))
+    }
+
     /// One event of a stream with these choices, already rebuilt.
     pub fn chunk(&self, choices: Vec<Value>) -> Value {
         let mut chunk = self.head(true);
@@ -171,6 +181,7 @@ mod tests {
             "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 99, "cost": 5}});
         let tokens = Tokens::read(upstream.get("usage")).unwrap();
         let whole = names().whole(&upstream, tokens).unwrap();
+        assert!(names().is_whole(&upstream));
         let want = json!({
             "id": "chatcmpl-r1", "object": "chat.completion", "created": 7, "model": "small",
             "choices": [{"index": 0, "message": {"role": "assistant", "content": "hi"}, "logprobs": null,
@@ -186,6 +197,7 @@ mod tests {
             [json!({}), json!({"choices": []}), json!({"choices": [{}]}), json!({"choices": [{"message": 7}]})]
         {
             assert_eq!(names().whole(&upstream, tokens), None, "{upstream}");
+            assert!(!names().is_whole(&upstream), "{upstream}");
         }
     }
 

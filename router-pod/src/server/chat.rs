@@ -288,7 +288,7 @@ fn answer(
 
 /// A whole answer as the client gets it, and what it used.
 fn whole(begun: Begun, prompt_tokens: u64, now_us: u64) -> Option<(Value, Tokens)> {
-    let Begun { place, connection, names, answer, first_token_at, .. } = begun;
+    let Begun { mut place, connection, names, answer, first_token_at, .. } = begun;
     let Answer::Whole { value } = answer else { return None };
     let counted = || {
         let choices = value.get("choices").and_then(Value::as_array);

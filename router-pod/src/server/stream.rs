@@ -109,6 +109,8 @@ impl Streaming {
                 Ok(Some(Step::Done)) => self.done(),
                 // Some servers close instead of saying [DONE]; what was finished is an answer all the same.
                 Ok(None) if self.held.is_some() => self.done(),
+                // Nor does it matter then how the connection ends: nothing of the answer is missing.
+                Err(_) if self.is_finished() => self.done(),
                 Ok(None) => self.broke("the stream ended in the middle of an answer"),
                 Err(failure) => self.broke(what(&failure)),
             }
@@ -152,9 +154,14 @@ impl Streaming {
         }
     }
 
+    /// Whether each choice has had its reason to finish.
+    fn is_finished(&self) -> bool {
+        self.held.is_some() && self.begun.values().all(|ended| *ended)
+    }
+
     /// The answer is whole.
     fn done(&mut self) {
-        let whole = self.begun.values().all(|ended| *ended);
+        let whole = self.is_finished();
         let Some(mut last) = self.held.take_if(|_| whole) else {
             return self.broke("the stream ended without a reason to finish");
         };

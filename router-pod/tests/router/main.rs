@@ -10,6 +10,7 @@ mod failover;
 mod fields;
 mod operator;
 mod process;
+mod scars;
 mod serving;
 mod snapshots;
 mod support;

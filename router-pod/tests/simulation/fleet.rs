@@ -14,7 +14,7 @@ use terrace_identity::Identity;
 use terrace_wire::sse;
 
 use crate::dice::Dice;
-use crate::papers::{CLUSTER, NAMESPACE, PAPERS, POLICY};
+use crate::papers::{CLUSTER, NAMESPACE, POLICY, papers};
 use crate::sea;
 
 /// When simulated time begins, microseconds since the Unix epoch.
@@ -49,11 +49,11 @@ pub struct Snapshots {
 }
 
 impl Snapshots {
-    pub fn new(dice: &Dice) -> Self {
+    pub fn new(dice: &Dice, roomy: bool) -> Self {
         let whole = vec![
             tier("edge", Boundary::Device, fleet("edge", "small")),
             tier("node", Boundary::Private, fleet("node", "medium")),
-            tier("cloud", Boundary::Public, endpoint()),
+            tier("cloud", Boundary::Public, endpoint(dice, roomy)),
         ];
         let devices = sea::EDGE.iter().enumerate().map(|(i, ip)| device("edge", &format!("edge-{i}"), *ip));
         let newest = Snapshot {
@@ -66,7 +66,7 @@ impl Snapshots {
                 budgets: BTreeMap::new(),
             },
             issued_at_us: EPOCH_US,
-            policy: policy(dice),
+            policy: policy(dice, roomy),
             tiers: whole.clone(),
             budgets: BUDGETS.iter().map(budget).collect(),
             routers: 1,
@@ -90,7 +90,7 @@ impl Snapshots {
         let bad = match change {
             Change::Forged => {
                 sign(&mut next);
-                PAPERS.forger.sign(&mut next);
+                papers().forger.sign(&mut next);
                 Some(next)
             }
             Change::Older => {
@@ -142,10 +142,11 @@ pub fn event(snapshot: &Snapshot) -> Bytes {
 
 fn sign(snapshot: &mut Snapshot) {
     snapshot.revision = snapshot.digest();
-    PAPERS.key.sign(snapshot);
+    papers().key.sign(snapshot);
 }
 
-fn policy(dice: &Dice) -> Policy {
+fn policy(dice: &Dice, roomy: bool) -> Policy {
+    let concurrency = if roomy { 64 } else { u32::try_from(dice.between(6, 20)).unwrap() };
     Policy {
         uid: "p-1".into(),
         name: POLICY.into(),
@@ -165,28 +166,27 @@ fn policy(dice: &Dice) -> Policy {
         },
         complexity: Complexity { mode: ComplexityMode::Static, max_prompt_tokens: 100_000 },
         cascade: Cascade::Disabled,
-        selection: dice.pick(&[
-            Strategy::ShortestExpectedCompletion,
-            Strategy::ShortestExpectedCompletion,
-            Strategy::BestFit,
-            Strategy::RoundRobin,
-            Strategy::LeastRequests,
-            Strategy::PowerOfTwo,
-        ]),
+        selection: if roomy {
+            Strategy::ShortestExpectedCompletion
+        } else {
+            dice.pick(&[
+                Strategy::ShortestExpectedCompletion,
+                Strategy::ShortestExpectedCompletion,
+                Strategy::BestFit,
+                Strategy::RoundRobin,
+                Strategy::LeastRequests,
+                Strategy::PowerOfTwo,
+            ])
+        },
         overflow: Overflow {
             mode: dice.pick(&[OverflowMode::Predicted, OverflowMode::Saturated]),
-            max_percent: dice.pick(&[100, 100, 30]),
+            max_percent: if roomy { 100 } else { dice.pick(&[100, 100, 30]) },
         },
         degrade: dice.pick(&[Degrade::Mark, Degrade::Fail]),
         learning: LearningMode::Disabled,
         canary_percent: 0,
         ledger_on_write_failure: OnWriteFailure::Deny,
-        limits: Limits {
-            request_bytes: 1 << 20,
-            max_output_tokens: 256,
-            concurrency: u32::try_from(dice.between(6, 20)).unwrap(),
-            spend_per_day_micros: None,
-        },
+        limits: Limits { request_bytes: 1 << 20, max_output_tokens: 256, concurrency, spend_per_day_micros: None },
         trace_sample_percent: 0,
     }
 }
@@ -238,7 +238,8 @@ fn fleet(name: &str, model: &str) -> Backend {
     })
 }
 
-fn endpoint() -> Backend {
+fn endpoint(dice: &Dice, roomy: bool) -> Backend {
+    let concurrency = if roomy { None } else { dice.pick(&[None, None, Some(2)]) };
     Backend::Endpoint(Endpoint {
         url: format!("https://{}/v1", sea::CLOUD_NAME),
         model: "big".into(),
@@ -246,7 +247,7 @@ fn endpoint() -> Backend {
         ca_certificate: Some("ca.crt".into()),
         allowed_cidrs: vec![],
         extra_fields: vec![],
-        limits: EndpointLimits::default(),
+        limits: EndpointLimits { concurrency, ..EndpointLimits::default() },
     })
 }
 

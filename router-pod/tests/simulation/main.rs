@@ -14,6 +14,7 @@ mod log;
 mod operator;
 mod papers;
 mod plan;
+mod scenarios;
 mod sea;
 mod tally;
 mod tier;
@@ -78,6 +79,7 @@ fn whatever_fails_each_request_has_one_answer_in_time_and_nothing_is_past_its_cl
         return;
     }
     let seeds = number("SEEDS").unwrap_or(SEEDS);
+    let _papers = papers::papers();
     let (next, begun) = (AtomicU64::new(0), Instant::now());
     let (failed, tally) = (Mutex::new(Vec::new()), Mutex::new(Tally::default()));
     std::thread::scope(|scope| {

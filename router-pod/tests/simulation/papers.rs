@@ -1,7 +1,7 @@
 //! Keys, certificates and folders that all seeds share: made once, since what they are made of changes nothing.
 
 use std::path::PathBuf;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::SystemTime;
 
 use rustls::ServerConfig;
@@ -22,7 +22,16 @@ pub struct Papers {
     pub cloud: Arc<ServerConfig>,
 }
 
-pub static PAPERS: LazyLock<Papers> = LazyLock::new(Papers::new);
+/// The papers in use, or new ones: their folder goes when nobody holds them any more.
+pub fn papers() -> Arc<Papers> {
+    static IN_USE: Mutex<Weak<Papers>> = Mutex::new(Weak::new());
+    let mut in_use = IN_USE.lock().unwrap();
+    in_use.upgrade().unwrap_or_else(|| {
+        let papers = Arc::new(Papers::new());
+        *in_use = Arc::downgrade(&papers);
+        papers
+    })
+}
 
 /// A folder in memory where there is one: each seed writes snapshots and ledgers, and waits for the disk otherwise.
 pub fn folder() -> tempfile::TempDir {

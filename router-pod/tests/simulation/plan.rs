@@ -43,6 +43,10 @@ pub enum Fault {
     Crash(IpAddr),
     Bounce(IpAddr),
     Partition(IpAddr),
+    /// Nothing gets there from the router.
+    PartitionTo(IpAddr),
+    /// Nothing comes from there to the router.
+    PartitionFrom(IpAddr),
     Repair(IpAddr),
     Hold(IpAddr),
     Release(IpAddr),
@@ -59,15 +63,23 @@ pub struct Plan {
     pub faults: Vec<(Duration, Fault)>,
     /// How long each link to the router takes, one way.
     pub links: Vec<(IpAddr, Duration)>,
+    /// Every tier has room for everyone: a scenario is about something else.
+    pub roomy: bool,
 }
 
 impl Plan {
+    /// These requests, these faults, and links that take 2 ms: a scenario of a test by name.
+    pub fn scenario(asks: Vec<Ask>, faults: Vec<(Duration, Fault)>) -> Self {
+        let to = [OPERATOR, CLIENTS, EDGE[0], EDGE[1], NODE, CLOUD];
+        Self { asks, faults, links: to.map(|host| (host, Duration::from_millis(2))).to_vec(), roomy: true }
+    }
+
     pub fn of(seed: u64) -> Self {
         let links = Dice::of(seed, "links");
         let to = [OPERATOR, CLIENTS, EDGE[0], EDGE[1], NODE, CLOUD];
         let links = to.map(|host| (host, links.millis(1, if host == CLOUD { 25 } else { 6 }))).to_vec();
         let faults = faults(&Dice::of(seed, "faults"), &links);
-        Self { asks: asks(&Dice::of(seed, "asks")), faults, links }
+        Self { asks: asks(&Dice::of(seed, "asks")), faults, links, roomy: false }
     }
 }
 
@@ -117,7 +129,10 @@ fn faults(dice: &Dice, links: &[(IpAddr, Duration)]) -> Vec<(Duration, Fault)> {
                 let usual = links.iter().find(|(to, _)| *to == host).map_or(Duration::ZERO, |(_, latency)| *latency);
                 let (bad, good) = match kind {
                     0 | 1 => (Fault::Crash(host), Fault::Bounce(host)),
-                    2 => (Fault::Partition(host), Fault::Repair(host)),
+                    2 => {
+                        let bad = [Fault::Partition(host), Fault::PartitionTo(host), Fault::PartitionFrom(host)];
+                        (dice.pick(&bad), Fault::Repair(host))
+                    }
                     3 => (Fault::Hold(host), Fault::Release(host)),
                     _ => (Fault::Latency(host, dice.millis(20, 400)), Fault::Latency(host, usual)),
                 };

@@ -10,7 +10,7 @@ use crate::world::Left;
 pub struct Tally(BTreeMap<String, u64>);
 
 /// What must be among enough seeds.
-const EXPECTED: [&str; 42] = [
+const EXPECTED: [&str; 44] = [
     "end answered",
     "end broke",
     "end cut",
@@ -31,7 +31,6 @@ const EXPECTED: [&str; 42] = [
     "reason overflow_down",
     "reason overflow_saturated",
     "reason overflow_predicted",
-    "reason stale_policy",
     "act Answer",
     "act Status(429",
     "act Status(500",
@@ -40,10 +39,13 @@ const EXPECTED: [&str; 42] = [
     "act StallMidway",
     "act Cut",
     "act CutMidway",
+    "act CutAtTheEnd",
     "act Nonsense",
     "act ErrorMidway",
     "fault Crash",
     "fault Partition",
+    "fault PartitionTo",
+    "fault PartitionFrom",
     "fault Hold",
     "fault Latency",
     "fault Drain",

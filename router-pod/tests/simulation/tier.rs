@@ -27,7 +27,7 @@ pub const PROMPT_TOKENS: u64 = 7;
 
 /// What a tier does with one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Act {
+pub enum Act {
     Answer,
     /// A status; with a time to come back in milliseconds, or none.
     Status(u16, Option<u64>),
@@ -38,13 +38,15 @@ enum Act {
     /// The connection ends before the first word, or after some.
     Cut,
     CutMidway,
+    /// The connection ends after the reason to finish: nothing of the answer is missing.
+    CutAtTheEnd,
     /// A 200 that is no answer.
     Nonsense,
     /// It begins, and then says that it failed.
     ErrorMidway,
 }
 
-const ACTS: [(u64, Act); 12] = [
+const ACTS: [(u64, Act); 13] = [
     (4, Act::Status(500, None)),
     (3, Act::Status(503, None)),
     (3, Act::Status(503, Some(400))),
@@ -55,6 +57,7 @@ const ACTS: [(u64, Act); 12] = [
     (4, Act::Stall),
     (5, Act::Cut),
     (5, Act::CutMidway),
+    (3, Act::CutAtTheEnd),
     (5, Act::Nonsense),
     (4, Act::ErrorMidway),
 ];
@@ -79,6 +82,8 @@ pub struct Tier {
     /// Whether it may stall in the middle of a stream: the one fault that takes half a minute to be found.
     stalls_midway: bool,
     dice: Dice,
+    /// What it does with every request, whatever the dice say: a scenario of a test by name.
+    pub always: Mutex<Option<Act>>,
     pub received: Mutex<Vec<Received>>,
     pub running: AtomicU32,
     log: Log,
@@ -104,6 +109,7 @@ impl Tier {
             faulty: dice.pick(&[0, 5, 15, 30, 60]),
             stalls_midway: dice.percent(5),
             dice,
+            always: Mutex::default(),
             received: Mutex::default(),
             running: AtomicU32::default(),
             log: log.clone(),
@@ -111,7 +117,9 @@ impl Tier {
     }
 
     fn act(&self) -> Act {
-        if !self.dice.percent(self.faulty) {
+        if let Some(act) = *self.always.lock().unwrap() {
+            act
+        } else if !self.dice.percent(self.faulty) {
             Act::Answer
         } else if self.stalls_midway && self.dice.percent(30) {
             Act::StallMidway
@@ -224,7 +232,7 @@ async fn whole(running: Running, act: Act, nonce: &str) -> Response<Body> {
     let choice = json!({"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"});
     let body = json!({"choices": [choice], "usage": usage(words)}).to_string();
     let parts: Vec<Part> = match act {
-        Act::Answer => vec![Part::Say(body.into())],
+        Act::Answer | Act::CutAtTheEnd => vec![Part::Say(body.into())],
         Act::StallMidway => vec![Part::Say(Bytes::from(body[..9].to_owned())), Part::Stall],
         _ => vec![Part::Say(Bytes::from(body[..9].to_owned())), Part::Cut],
     };
@@ -249,6 +257,12 @@ fn events(running: Running, act: Act, nonce: &str) -> Response<Body> {
             parts.push(Part::Say(chunk(json!({}), "stop".into())));
             parts.push(Part::Say(sse::json_event(&json!({"choices": [], "usage": usage(words)}))));
             parts.push(Part::Say(sse::done_event()));
+        }
+        Act::CutAtTheEnd => {
+            let choice = json!({"index": 0, "delta": {}, "finish_reason": "stop"});
+            parts.push(Part::Say(sse::json_event(&json!({"choices": [choice], "usage": usage(words)}))));
+            // A reset overtakes what has not been sent yet.
+            parts.extend([Part::Wait(Duration::from_millis(20)), Part::Cut]);
         }
         Act::ErrorMidway => {
             parts.push(Part::Say(sse::json_event(&json!({"error": {"message": "UPSTREAM-WORDS"}}))));

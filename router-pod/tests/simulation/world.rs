@@ -20,10 +20,10 @@ use crate::dice::Dice;
 use crate::fleet::{EPOCH_US, Snapshots, event};
 use crate::log::Log;
 use crate::operator::Operator;
-use crate::papers::{self, CLUSTER, NAMESPACE, PAPERS, POLICY};
+use crate::papers::{self, CLUSTER, NAMESPACE, POLICY, Papers, papers};
 use crate::plan::{Fault, Plan};
 use crate::sea::{self, CLIENTS, CLOUD, EDGE, NODE, OPERATOR, ROUTER, Sea, listen, now, pass};
-use crate::tier::Tier;
+use crate::tier::{Act, Tier};
 
 /// The simulation's step; nothing takes less than this to cross a link.
 const TICK: Duration = Duration::from_millis(2);
@@ -57,6 +57,7 @@ pub struct Left {
     /// Simulated time in all.
     pub took: Duration,
     _state: tempfile::TempDir,
+    _papers: Arc<Papers>,
 }
 
 /// What the hosts of a seed share.
@@ -72,10 +73,15 @@ struct World {
 
 /// Runs a seed to its end.
 pub fn run(seed: u64) -> Left {
-    let (plan, log, state) = (Plan::of(seed), Log::default(), papers::folder());
+    run_plan(seed, Plan::of(seed), &[])
+}
+
+/// Runs a plan to its end, with tiers of which some do the same with every request; the seed decides the rest.
+pub fn run_plan(seed: u64, plan: Plan, always: &[(&str, Act)]) -> Left {
+    let (log, state, papers) = (Log::default(), papers::folder(), papers());
     let world =
         World { seed, log: log.clone(), lives: Arc::default(), down: Arc::default(), state: state.path().to_owned() };
-    let mut snapshots = Snapshots::new(&Dice::of(seed, "policy"));
+    let mut snapshots = Snapshots::new(&Dice::of(seed, "policy"), plan.roomy);
     let operator = Operator::new(event(snapshots.newest()));
     let mut sim = turmoil::Builder::new()
         .rng_seed(seed)
@@ -83,7 +89,11 @@ pub fn run(seed: u64) -> Left {
         .simulation_duration(Duration::from_secs(3600))
         .tcp_capacity(1024)
         .build();
-    let tiers = tiers(&mut sim, seed, &log);
+    let tiers = tiers(&mut sim, seed, plan.roomy, &log);
+    for (name, act) in always {
+        let tier = tiers.iter().find(|tier| tier.name == *name).unwrap();
+        *tier.always.lock().unwrap() = Some(*act);
+    }
     operator_host(&mut sim, &operator);
     router_host(&mut sim, &world);
     let fates = Arc::new(Mutex::new(Vec::new()));
@@ -116,19 +126,20 @@ pub fn run(seed: u64) -> Left {
     let lives = std::mem::take(&mut *world.lives.lock().unwrap());
     let fates = std::mem::take(&mut *fates.lock().unwrap());
     let ledger = state.path().join("egress.jsonl");
-    Left { plan, fates, tiers, operator, lives, ledger, refused_snapshots, log, took, _state: state }
+    Left { plan, fates, tiers, operator, lives, ledger, refused_snapshots, log, took, _state: state, _papers: papers }
 }
 
 /// Whether nothing is in flight any more: what is checked afterwards, and if it never becomes so the checks say what.
 fn calm(world: &World, tiers: &[Arc<Tier>]) -> bool {
     let lives = world.lives.lock().unwrap();
-    lives.iter().all(|life| crate::check::in_flight(&life.app).is_empty())
+    lives.iter().all(|life| life.drained.is_none() || life.ended.is_some())
+        && lives.iter().all(|life| crate::check::in_flight(&life.app).is_empty())
         && tiers.iter().all(|tier| tier.running.load(std::sync::atomic::Ordering::SeqCst) == 0)
 }
 
-fn tiers(sim: &mut Sim<'_>, seed: u64, log: &Log) -> Vec<Arc<Tier>> {
+fn tiers(sim: &mut Sim<'_>, seed: u64, roomy: bool, log: &Log) -> Vec<Arc<Tier>> {
     let dice = Dice::of(seed, "slots");
-    let slots = |most: u64| u32::try_from(dice.between(1, most)).unwrap();
+    let slots = |most: u64| if roomy { 64 } else { u32::try_from(dice.between(1, most)).unwrap() };
     let edge = ("uid-edge", "small");
     let agents = [
         (EDGE[0], Tier::new(seed, "edge-0", edge, slots(2), log), "edge"),
@@ -142,7 +153,7 @@ fn tiers(sim: &mut Sim<'_>, seed: u64, log: &Log) -> Vec<Arc<Tier>> {
         sim.host(ip, move || {
             let (tier, identity) = (Arc::clone(&tier), Identity::tier(CLUSTER, NAMESPACE, name));
             async move {
-                let identities = PAPERS.identities(&identity);
+                let identities = papers().identities(&identity);
                 let stop = CancellationToken::new();
                 terrace_identity::serve(listen(8443).await, identities, tier.routes(), stop, Duration::ZERO).await;
                 Ok(())
@@ -153,7 +164,7 @@ fn tiers(sim: &mut Sim<'_>, seed: u64, log: &Log) -> Vec<Arc<Tier>> {
     sim.host(CLOUD, move || {
         let cloud = Arc::clone(&cloud);
         async move {
-            let config = || Arc::clone(&PAPERS.cloud);
+            let config = || Arc::clone(&papers().cloud);
             let stop = CancellationToken::new();
             terrace_identity::serve_tls(listen(443).await, config, cloud.routes(), stop, Duration::ZERO).await;
             Ok(())
@@ -167,7 +178,7 @@ fn operator_host(sim: &mut Sim<'_>, operator: &Arc<Operator>) {
     sim.host(OPERATOR, move || {
         let operator = Arc::clone(&operator);
         async move {
-            let identities = PAPERS.identities(&Identity::operator(CLUSTER));
+            let identities = papers().identities(&Identity::operator(CLUSTER));
             let stop = CancellationToken::new();
             terrace_identity::serve(listen(9443).await, identities, operator.routes(), stop, Duration::ZERO).await;
             Ok(())
@@ -206,7 +217,7 @@ fn router_host(sim: &mut Sim<'_>, world: &World) {
 }
 
 fn args(world: &World) -> Args {
-    let dir = |name: &str| PAPERS.path(name).display().to_string();
+    let dir = |name: &str| papers().path(name).display().to_string();
     Args::parse_from([
         "terrace-router".to_owned(),
         format!("--policy={POLICY}"),
@@ -249,6 +260,8 @@ fn apply(sim: &mut Sim<'_>, world: &World, snapshots: &mut Snapshots, operator: 
         }
         Fault::Bounce(host) => sim.bounce(host),
         Fault::Partition(host) => sim.partition(ROUTER, host),
+        Fault::PartitionTo(host) => sim.partition_oneway(ROUTER, host),
+        Fault::PartitionFrom(host) => sim.partition_oneway(host, ROUTER),
         Fault::Repair(host) => sim.repair(ROUTER, host),
         Fault::Hold(host) => sim.hold(ROUTER, host),
         Fault::Release(host) => sim.release(ROUTER, host),
