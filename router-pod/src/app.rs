@@ -1,7 +1,7 @@
 //! What every request shares: one value, made at start.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::hash::RandomState;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -18,6 +18,7 @@ use crate::egress::Egress;
 use crate::fleet::Fleet;
 use crate::ledger::Ledger;
 use crate::metrics::RouterMetrics;
+use crate::random::Random;
 use crate::sense::session::Sessions;
 use crate::server::keys::Keys;
 use crate::server::rate::{Concurrency, Rates};
@@ -29,6 +30,8 @@ const FEATURES_MOST: usize = 1024;
 pub struct App {
     /// Time.
     pub clock: Clock,
+    /// Randomness.
+    pub random: Arc<Random>,
     /// What is out there.
     pub fleet: Arc<Fleet>,
     /// Ways there.
@@ -60,12 +63,6 @@ pub struct App {
 }
 
 impl App {
-    /// A number in `0..1` for the strategies that choose at random.
-    pub fn draw(&self) -> f64 {
-        let bits = RandomState::new().build_hasher().finish();
-        (bits >> 11) as f64 / (1u64 << 53) as f64
-    }
-
     /// How long an answer of this feature to a prompt of this length is expected to be.
     pub fn next_length(&self, feature: &str, prompt_tokens: u32, most: u32) -> Length {
         let outputs = self.outputs.lock().unwrap_or_else(PoisonError::into_inner);

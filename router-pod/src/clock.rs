@@ -1,9 +1,8 @@
 //! The one place that reads a clock for decisions and reports; everything that decides is handed the result.
 
-use std::time::Instant;
-
 pub use terrace_telemetry::time::micros;
 use terrace_telemetry::time::now_us;
+use tokio::time::Instant;
 
 /// Wall time that never runs backwards: the wall clock at start plus what a monotonic clock measured since.
 #[derive(Debug, Clone, Copy)]
@@ -14,11 +13,16 @@ pub struct Clock {
 
 impl Default for Clock {
     fn default() -> Self {
-        Self { started: Instant::now(), started_us: now_us() }
+        Self::at(now_us())
     }
 }
 
 impl Clock {
+    /// A clock that says `now_us`, microseconds since the Unix epoch, at this moment.
+    pub fn at(now_us: u64) -> Self {
+        Self { started: Instant::now(), started_us: now_us }
+    }
+
     /// Microseconds since the Unix epoch.
     pub fn now_us(&self) -> u64 {
         self.started_us + micros(self.started.elapsed())

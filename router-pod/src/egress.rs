@@ -16,6 +16,7 @@ use terrace_privacy::Cleared;
 use terrace_privacy::ledger::{Crossing, Ledger, NotRecorded, verify};
 
 use crate::metrics::RouterMetrics;
+use crate::random::Random;
 
 /// The ledger, one record a line.
 const LEDGER: &str = "egress.jsonl";
@@ -65,11 +66,11 @@ impl Egress {
 ///
 /// # Errors
 /// When the folder cannot be written, or the ledger was changed since it was written.
-pub fn open(dir: &Path) -> anyhow::Result<Egress> {
+pub fn open(dir: &Path, random: &Random) -> anyhow::Result<Egress> {
     let (path, key_path) = (dir.join(LEDGER), dir.join(KEY));
     let key = match std::fs::read(&key_path) {
         Ok(key) if key.len() == 32 => key,
-        _ => new_key(&key_path)?,
+        _ => new_key(&key_path, random)?,
     };
     let last = match File::open(&path) {
         Ok(file) => verify(BufReader::new(file)).with_context(|| {
@@ -90,10 +91,9 @@ pub fn open(dir: &Path) -> anyhow::Result<Egress> {
     Ok(Egress(Some(Kept { ledger: Mutex::new(Ledger::resume(file, &key, last.as_ref())), file: same })))
 }
 
-fn new_key(path: &Path) -> anyhow::Result<Vec<u8>> {
+fn new_key(path: &Path, random: &Random) -> anyhow::Result<Vec<u8>> {
     let mut key = vec![0u8; 32];
-    ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut key)
-        .map_err(|_| anyhow::anyhow!("the system gives no random bytes: check /dev/urandom"))?;
+    random.fill(&mut key)?;
     let mut options = OpenOptions::new();
     let written =
         options.write(true).create(true).truncate(true).mode(0o600).open(path).and_then(|mut f| f.write_all(&key));

@@ -1,13 +1,14 @@
 //! One admitted request, once everything about it is known that a decision needs.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use terrace_contract::policy::Budget;
 use terrace_decide::Signals;
 use terrace_decide::affinity::Prefix;
 use terrace_privacy::Classified;
+use tokio::time::Instant;
 use tracing::Span;
 
 use crate::dispatch::body::{self, Call};

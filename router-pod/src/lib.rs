@@ -10,7 +10,7 @@
 //! | [`ledger`] | what became of it: counts, latencies, cost; makes the report |
 //!
 //! [`job`] is a request on its way, [`record`] what became of it, [`refusal`] why it got no answer, [`decisions`] what
-//! was decided of the last ones.
+//! was decided of the last ones. [`outside`] is what a router has from outside: sockets, time, randomness.
 
 pub mod app;
 pub mod args;
@@ -22,6 +22,8 @@ pub mod fleet;
 pub mod job;
 pub mod ledger;
 pub mod metrics;
+pub mod outside;
+pub mod random;
 pub mod record;
 pub mod refusal;
 pub mod run;

@@ -4,7 +4,6 @@
 //! something else is said, a request that is dropped was cancelled.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use serde_json::Value;
 use terrace_contract::explanation::{Became, Explanation};
@@ -17,6 +16,7 @@ use terrace_contract::tier::{Backend, Tier};
 use terrace_contract::trust::Class;
 use terrace_decide::Signals;
 use terrace_telemetry::traces;
+use tokio::time::Instant;
 use tracing::Span;
 
 use crate::app::App;

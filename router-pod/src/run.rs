@@ -7,7 +7,9 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use serde::Serialize;
+use terrace_identity::net::{Listen, Network};
 use terrace_identity::{Identities, IdentityStore};
+use terrace_telemetry::admin::BindError;
 use terrace_telemetry::{Health, Metrics, Sampling, admin, ports};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -15,7 +17,6 @@ use tokio_util::task::TaskTracker;
 
 use crate::app::App;
 use crate::args::Args;
-use crate::clock::Clock;
 use crate::decisions::Decisions;
 use crate::dispatch::connect::Connector;
 use crate::dispatch::credentials::Credentials;
@@ -27,6 +28,7 @@ use crate::fleet::{Fleet, dns, poll};
 use crate::ledger::Ledger;
 use crate::ledger::poster::Poster;
 use crate::metrics::RouterMetrics;
+use crate::outside::Outside;
 use crate::sense::session::Sessions;
 use crate::server;
 use crate::server::keys::{self, Keys};
@@ -34,6 +36,8 @@ use crate::server::tls;
 
 /// How often gauges are written and connections of gone tiers are dropped.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
+/// How long a probe that is being answered may still take at the very end.
+const PROBES_GRACE: Duration = Duration::from_secs(1);
 
 /// Where a router listens.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -50,6 +54,8 @@ pub struct Running {
     pub addresses: Addresses,
     /// Its metrics, as text: what the admin port shows.
     pub metrics: Metrics,
+    /// What its requests share: what is in flight, what became of them.
+    pub app: Arc<App>,
     clients: JoinHandle<()>,
     admin: JoinHandle<()>,
     background: TaskTracker,
@@ -76,27 +82,41 @@ impl Running {
 /// # Errors
 /// A sentence that names what cannot be used: a port, a certificate, a folder.
 pub async fn start(args: Args, shutdown: CancellationToken, sampling: Option<Sampling>) -> anyhow::Result<Running> {
-    let clients = admin::bind("--listen", args.listen).await?;
-    let admin_listener = admin::bind("--admin-listen", args.admin_listen).await?;
+    start_in(Outside::default(), args, shutdown, sampling).await
+}
+
+/// The same with sockets, time and randomness of the caller's choice.
+///
+/// # Errors
+/// As [`start`].
+pub async fn start_in(
+    outside: Outside,
+    args: Args,
+    shutdown: CancellationToken,
+    sampling: Option<Sampling>,
+) -> anyhow::Result<Running> {
+    let clients = bind(&outside, "--listen", args.listen).await?;
+    let admin_listener = bind(&outside, "--admin-listen", args.admin_listen).await?;
     let addresses = Addresses { listen: clients.local_addr()?, admin: admin_listener.local_addr()? };
     let store = IdentityStore::load(&args.identity_dir)?;
     let identities = store.identities();
-    let clock = Clock::default();
+    let Outside { clock, network, .. } = outside.clone();
     let metrics = Metrics::new();
     let router_metrics = Arc::new(RouterMetrics::register(&metrics));
-    let app = Arc::new(app(&args, &identities, clock, &router_metrics).await?);
+    let app = Arc::new(app(&args, &identities, &outside, &router_metrics).await?);
 
     let (background, stop) = (TaskTracker::new(), CancellationToken::new());
     background.spawn(store.follow(stop.clone()));
     background.spawn(poll::run(Arc::clone(&app.fleet), Arc::clone(&app.connector), clock, stop.clone()));
-    background.spawn(dns::run(Arc::clone(&app.fleet), stop.clone()));
+    background.spawn(dns::run(Arc::clone(&app.fleet), Arc::clone(&network), stop.clone()));
     background.spawn(keys::follow(args.api_keys_dir.clone(), Arc::clone(&app.keys), stop.clone()));
     background.spawn(housekeeping(Arc::clone(&app), identities.clone(), sampling, stop.clone()));
-    follow_snapshots(&args, &app, &identities, &background, &stop);
+    follow_snapshots(&args, &app, &identities, &network, &background, &stop);
 
     let health = health(&app, &identities, &shutdown);
     let end = CancellationToken::new();
-    let admin = tokio::spawn(admin::serve(admin_listener, admin::router(health, metrics.clone()), end.clone()));
+    let probes = admin::router(health, metrics.clone());
+    let admin = tokio::spawn(terrace_identity::serve_plain(admin_listener, probes, end.clone(), PROBES_GRACE));
     let grace = Duration::from_secs(args.drain_timeout);
     let routes = server::routes(Arc::clone(&app));
     let clients = match &args.tls_dir {
@@ -116,23 +136,39 @@ pub async fn start(args: Args, shutdown: CancellationToken, sampling: Option<Sam
         ports::write(file, &addresses)
             .with_context(|| format!("cannot write the port file {} (--port-file)", file.display()))?;
     }
-    Ok(Running { addresses, metrics, clients, admin, background, stop, end })
+    Ok(Running { addresses, metrics, app, clients, admin, background, stop, end })
 }
 
-async fn app(args: &Args, identities: &Identities, clock: Clock, metrics: &Arc<RouterMetrics>) -> anyhow::Result<App> {
+async fn bind(outside: &Outside, flag: &'static str, address: SocketAddr) -> Result<Box<dyn Listen>, BindError> {
+    outside.network.listen(address).await.map_err(|source| BindError { flag, address, source })
+}
+
+async fn app(
+    args: &Args,
+    identities: &Identities,
+    outside: &Outside,
+    metrics: &Arc<RouterMetrics>,
+) -> anyhow::Result<App> {
+    let Outside { network, clock, random } = outside.clone();
     let credentials = Arc::new(Credentials::new(&args.credentials_dir));
-    let denied = own_addresses(args).await;
+    let denied = own_addresses(args, &*network).await;
     let mut secret = [0u8; 32];
-    ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut secret)
-        .map_err(|_| anyhow::anyhow!("the system gives no random bytes: check /dev/urandom"))?;
+    random.fill(&mut secret)?;
     let egress = match &args.state_dir {
         None => Egress::default(),
-        Some(dir) => egress::open(dir)?,
+        Some(dir) => egress::open(dir, &random)?,
     };
     Ok(App {
         clock,
+        random,
         fleet: Arc::new(Fleet::new(&args.node_name, Arc::clone(&credentials))),
-        connector: Arc::new(Connector::new(identities.clone(), Arc::clone(&credentials), args.allow_loopback, denied)),
+        connector: Arc::new(Connector::new(
+            network,
+            identities.clone(),
+            Arc::clone(&credentials),
+            args.allow_loopback,
+            denied,
+        )),
         credentials,
         keys: Arc::new(ArcSwap::from_pointee(Keys::read(&args.api_keys_dir).unwrap_or_default())),
         rates: server::rate::Rates::default(),
@@ -149,14 +185,14 @@ async fn app(args: &Args, identities: &Identities, clock: Clock, metrics: &Arc<R
 }
 
 /// Addresses that no endpoint may have: the API server's and this policy's own Service's.
-async fn own_addresses(args: &Args) -> Vec<IpAddr> {
+async fn own_addresses(args: &Args, network: &dyn Network) -> Vec<IpAddr> {
     let api_server = std::env::var("KUBERNETES_SERVICE_HOST").ok().and_then(|host| host.parse().ok());
     let mut own: Vec<IpAddr> = api_server.into_iter().collect();
     if args.operator.is_some() {
         // Outside a cluster there is no such name, and nothing to deny.
         let service = format!("{}.{}.svc", args.policy, args.namespace);
-        if let Ok(found) = tokio::net::lookup_host((service, 80)).await {
-            own.extend(found.map(|address| address.ip()));
+        if let Ok(found) = network.resolve(&service, 80).await {
+            own.extend(found.iter().map(|address| address.ip()));
         }
     }
     own
@@ -166,6 +202,7 @@ fn follow_snapshots(
     args: &Args,
     app: &Arc<App>,
     identities: &Identities,
+    network: &Arc<dyn Network>,
     background: &TaskTracker,
     shutdown: &CancellationToken,
 ) {
@@ -177,13 +214,19 @@ fn follow_snapshots(
     } else if let Some(operator) = args.operator.clone() {
         let stream = Stream {
             receiver,
+            network: Arc::clone(network),
             operator: operator.clone(),
             identities: identities.clone(),
             snapshot_dir: args.snapshot_dir.clone(),
             state_dir: args.state_dir.clone(),
         };
         background.spawn(stream.run(shutdown.clone()));
-        let poster = Poster { app: Arc::clone(app), router_uid: args.pod_uid.clone(), router: args.pod_name.clone() };
+        let poster = Poster {
+            network: Arc::clone(network),
+            app: Arc::clone(app),
+            router_uid: args.pod_uid.clone(),
+            router: args.pod_name.clone(),
+        };
         background.spawn(poster.run(operator, identities.clone(), shutdown.clone()));
     }
 }
@@ -211,6 +254,7 @@ async fn housekeeping(app: Arc<App>, identities: Identities, sampling: Option<Sa
     let mut tick = tokio::time::interval(HOUSEKEEPING);
     loop {
         tokio::select! {
+            biased;
             () = shutdown.cancelled() => return,
             _ = tick.tick() => {}
         }

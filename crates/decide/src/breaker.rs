@@ -23,6 +23,9 @@ const PROBE_US: u64 = 30_000_000;
 pub enum Event {
     /// Well and in time.
     Ok,
+    /// Its first token came in time; how it ends is not known yet. It lets a probe through, and makes up for no failure:
+    /// what begins well and breaks each time is broken.
+    Began,
     /// Well, but far past its forecast.
     Slow,
     /// Not: refused connection, 5xx, cut or stalled stream. Never a client's 4xx, a 429 or a cancellation.
@@ -88,7 +91,7 @@ impl Breaker {
             // Attempts that were under way when it opened say nothing new; only the probe does.
             if self.probe.take().is_some() || now_us >= until {
                 match event {
-                    Event::Ok => *self = Self::default(),
+                    Event::Ok | Event::Began => *self = Self::default(),
                     Event::Slow | Event::Failed => self.pause(now_us, (pause * 2).min(LONGEST_PAUSE_US)),
                 }
             }
@@ -96,6 +99,7 @@ impl Breaker {
         }
         match event {
             Event::Ok => (self.failures, self.slow) = (0, 0),
+            Event::Began => self.slow = 0,
             Event::Slow => (self.failures, self.slow) = (0, self.slow + 1),
             Event::Failed => self.failures += 1,
         }
@@ -129,6 +133,20 @@ mod tests {
         breaker.record(0, Event::Failed);
         assert_eq!(breaker.state(0), BreakerState::Open);
         assert_eq!(breaker.state(FIRST_PAUSE_US), BreakerState::HalfOpen);
+    }
+
+    #[test]
+    fn what_begins_well_and_breaks_each_time_opens_it() {
+        let mut breaker = Breaker::default();
+        for _ in 0..FAILURES {
+            assert_eq!(breaker.state(0), BreakerState::Closed);
+            breaker.record(0, Event::Began);
+            breaker.record(0, Event::Failed);
+        }
+        assert_eq!(breaker.state(0), BreakerState::Open);
+        assert!(breaker.admit(FIRST_PAUSE_US));
+        breaker.record(FIRST_PAUSE_US, Event::Began);
+        assert_eq!(breaker.state(FIRST_PAUSE_US), BreakerState::Closed, "a probe need not end to let others through");
     }
 
     #[test]

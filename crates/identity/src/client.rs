@@ -1,7 +1,8 @@
 //! Connecting to one identity at one address.
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -10,11 +11,12 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls_pki_types::ServerName;
-use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use crate::net::{Network, Stream, System};
 use crate::spiffe::Identity;
 use crate::store::{Identities, IdentityError};
 
@@ -90,11 +92,19 @@ pub async fn dial(
     address: SocketAddr,
     expected: &Identity,
     identities: &Identities,
-) -> Result<(TlsStream<TcpStream>, DialTimings), DialError> {
+) -> Result<(TlsStream<Stream>, DialTimings), DialError> {
+    dial_over(&System, address, expected, identities).await
+}
+
+async fn dial_over(
+    network: &dyn Network,
+    address: SocketAddr,
+    expected: &Identity,
+    identities: &Identities,
+) -> Result<(TlsStream<Stream>, DialTimings), DialError> {
     let connector = TlsConnector::from(identities.client_config(expected)?);
     let begin = Instant::now();
-    let stream = TcpStream::connect(address).await.map_err(|source| DialError::Connect { address, source })?;
-    let _ = stream.set_nodelay(true);
+    let stream = network.connect(address).await.map_err(|source| DialError::Connect { address, source })?;
     let connected = Instant::now();
     let stream = connector.connect(ServerName::from(address.ip()), stream).await.map_err(|source| DialError::Tls {
         address,
@@ -117,6 +127,7 @@ fn reason(error: &std::io::Error) -> String {
 
 /// Speaks to one program over one HTTP/2 connection, made when first needed and again when it breaks.
 pub struct Caller {
+    network: Arc<dyn Network>,
     host: String,
     expected: Identity,
     identities: Identities,
@@ -126,7 +137,17 @@ pub struct Caller {
 impl Caller {
     /// `host` is `name:port` or `address:port`; a name is resolved at each connection.
     pub fn new(host: impl Into<String>, expected: Identity, identities: Identities) -> Self {
-        Self { host: host.into(), expected, identities, sender: Mutex::new(None) }
+        Self::over(Arc::new(System), host, expected, identities)
+    }
+
+    /// The same over these sockets.
+    pub fn over(
+        network: Arc<dyn Network>,
+        host: impl Into<String>,
+        expected: Identity,
+        identities: Identities,
+    ) -> Self {
+        Self { network, host: host.into(), expected, identities, sender: Mutex::new(None) }
     }
 
     /// Sends a request whose URI is a path (`/v1/reports`); the answer's body streams. A status is not an error.
@@ -168,10 +189,15 @@ impl Caller {
 
     async fn connect(&self) -> Result<http2::SendRequest<Full<Bytes>>, DialError> {
         let unresolved = |source| DialError::Resolve { host: self.host.clone(), source };
-        let addresses: Vec<SocketAddr> = lookup_host(&self.host).await.map_err(unresolved)?.collect();
+        let (name, port) =
+            self.host.rsplit_once(':').and_then(|(n, p)| Some((n, p.parse().ok()?))).ok_or_else(|| {
+                unresolved(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it must be host:port"))
+            })?;
+        let name = name.trim_start_matches('[').trim_end_matches(']');
+        let addresses = self.network.resolve(name, port).await.map_err(unresolved)?;
         let mut last = unresolved(std::io::Error::other("no address"));
         for address in addresses {
-            match dial(address, &self.expected, &self.identities).await {
+            match dial_over(&*self.network, address, &self.expected, &self.identities).await {
                 Ok((stream, _)) => return self.handshake(stream).await,
                 Err(error) => last = error,
             }
@@ -179,7 +205,7 @@ impl Caller {
         Err(last)
     }
 
-    async fn handshake(&self, stream: TlsStream<TcpStream>) -> Result<http2::SendRequest<Full<Bytes>>, DialError> {
+    async fn handshake(&self, stream: TlsStream<Stream>) -> Result<http2::SendRequest<Full<Bytes>>, DialError> {
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .keep_alive_interval(PING)

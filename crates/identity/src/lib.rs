@@ -5,6 +5,7 @@
 
 pub mod authority;
 pub mod client;
+pub mod net;
 pub mod server;
 pub mod signing;
 pub mod spiffe;
@@ -14,6 +15,7 @@ mod certificate;
 
 pub use authority::{Authority, Leaf, Usage};
 pub use client::{Caller, DialError, DialTimings, dial};
+pub use net::{Listen, Network};
 pub use server::{Peer, PeerAddr, serve, serve_plain, serve_tls};
 pub use signing::SnapshotKey;
 pub use spiffe::Identity;

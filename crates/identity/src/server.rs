@@ -13,12 +13,12 @@ use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use crate::certificate;
+use crate::net::{Listen, Stream};
 use crate::spiffe::Identity;
 use crate::store::Identities;
 
@@ -41,7 +41,7 @@ pub struct PeerAddr(pub SocketAddr);
 
 /// Serves `app` over mutual TLS until `shutdown`, then lets open requests finish for at most `grace`.
 pub async fn serve(
-    listener: TcpListener,
+    listener: impl Listen,
     identities: Identities,
     app: Router,
     shutdown: CancellationToken,
@@ -70,7 +70,7 @@ pub async fn serve(
 }
 
 /// Serves `app` without TLS: clients of a router, SDKs on the machine itself.
-pub async fn serve_plain(listener: TcpListener, app: Router, shutdown: CancellationToken, grace: Duration) {
+pub async fn serve_plain(listener: impl Listen, app: Router, shutdown: CancellationToken, grace: Duration) {
     accept(listener, shutdown, grace, |stream, address, watcher| {
         connection(stream, None, PeerAddr(address), app.clone(), watcher)
     })
@@ -80,7 +80,7 @@ pub async fn serve_plain(listener: TcpListener, app: Router, shutdown: Cancellat
 /// Serves `app` over TLS that asks for no client certificate: clients of a router with `listener.tls`. `config` is asked
 /// for each connection, so that a renewed certificate is used at once.
 pub async fn serve_tls(
-    listener: TcpListener,
+    listener: impl Listen,
     config: impl Fn() -> Arc<ServerConfig> + Clone + Send + Sync + 'static,
     app: Router,
     shutdown: CancellationToken,
@@ -100,10 +100,10 @@ pub async fn serve_tls(
 }
 
 async fn accept<F>(
-    listener: TcpListener,
+    listener: impl Listen,
     shutdown: CancellationToken,
     grace: Duration,
-    mut handle: impl FnMut(TcpStream, SocketAddr, Watcher) -> F,
+    mut handle: impl FnMut(Stream, SocketAddr, Watcher) -> F,
 ) where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -111,6 +111,7 @@ async fn accept<F>(
     let end = CancellationToken::new();
     loop {
         let (stream, address) = tokio::select! {
+            biased;
             () = shutdown.cancelled() => break,
             accepted = listener.accept() => match accepted {
                 Ok(accepted) => accepted,
@@ -121,12 +122,10 @@ async fn accept<F>(
                 }
             },
         };
-        // Tokens are small writes that must not wait for one another.
-        let _ = stream.set_nodelay(true);
         let connection = handle(stream, address, graceful.watcher());
         let end = end.clone();
         tokio::spawn(async move {
-            tokio::select! { () = connection => {}, () = end.cancelled() => {} }
+            tokio::select! { biased; () = connection => {}, () = end.cancelled() => {} }
         });
     }
     drop(listener);

@@ -214,6 +214,7 @@ impl IdentityStore {
         let mut reported = None;
         loop {
             tokio::select! {
+                biased;
                 () = shutdown.cancelled() => return,
                 () = tokio::time::sleep(POLL) => {}
             }

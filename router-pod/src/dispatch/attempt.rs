@@ -2,7 +2,7 @@
 //!
 //! It takes a [`Cleared`] body and nothing else, and asks the clearance once more right before the bytes are written.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
@@ -18,6 +18,7 @@ use terrace_privacy::Cleared;
 use terrace_telemetry::names::event;
 use terrace_telemetry::traces;
 use terrace_wire::error::{Code, code_of};
+use tokio::time::Instant;
 use tracing::Span;
 
 use super::body::Call;

@@ -6,14 +6,16 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, ServerName};
 use sha2::{Digest as _, Sha256};
 use terrace_contract::tier::{Backend, Tier};
+use terrace_identity::net::Network;
 use terrace_identity::{Identities, Identity};
 use terrace_privacy::addresses::{self, AddressRules, Cidr};
+use tokio::time::Instant;
 
 use super::connection::{self, ConnectError, Timing, Tls};
 use super::credentials::Credentials;
@@ -27,6 +29,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Makes connections and keeps them.
 pub struct Connector {
+    network: Arc<dyn Network>,
     pool: Arc<Pool>,
     identities: Identities,
     credentials: Arc<Credentials>,
@@ -60,12 +63,21 @@ impl Connection {
 impl Connector {
     /// A connector without connections.
     pub fn new(
+        network: Arc<dyn Network>,
         identities: Identities,
         credentials: Arc<Credentials>,
         allow_loopback: bool,
         denied: Vec<IpAddr>,
     ) -> Self {
-        Self { pool: Arc::default(), identities, credentials, allow_loopback, denied, authorities: Mutex::default() }
+        Self {
+            network,
+            pool: Arc::default(),
+            identities,
+            credentials,
+            allow_loopback,
+            denied,
+            authorities: Mutex::default(),
+        }
     }
 
     /// A connection to where an attempt goes.
@@ -103,7 +115,7 @@ impl Connector {
         }
         let config = self.identities.client_config(identity).map_err(|e| ConnectError::Configuration(e.to_string()))?;
         let tls = Tls { config, server_name: ServerName::from(address.ip()) };
-        let opened = tokio::time::timeout(CONNECT_TIMEOUT, connection::open(address, Some(&tls)));
+        let opened = tokio::time::timeout(CONNECT_TIMEOUT, connection::open(&*self.network, address, Some(&tls)));
         let (sender, timing) = opened.await.map_err(|_| ConnectError::Timeout)??;
         Ok(self.keep(key, sender, timing))
     }
@@ -134,13 +146,12 @@ impl Connector {
         tls: Option<&Tls>,
     ) -> Result<(connection::Sender, Timing), ConnectError> {
         let begun = Instant::now();
-        let found = tokio::net::lookup_host((target.host.as_str(), target.port)).await.map_err(ConnectError::Dns)?;
-        let addresses: Vec<SocketAddr> = found.collect();
+        let addresses = self.network.resolve(&target.host, target.port).await.map_err(ConnectError::Dns)?;
         let dns_us = micros(begun.elapsed());
         self.check(tier, &addresses)?;
         let mut last = ConnectError::Dns(std::io::ErrorKind::NotFound.into());
         for address in addresses {
-            match connection::open(address, tls).await {
+            match connection::open(&*self.network, address, tls).await {
                 Ok((sender, timing)) => return Ok((sender, Timing { dns_us, ..timing })),
                 Err(error) => last = error,
             }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -11,8 +11,9 @@ use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls_pki_types::ServerName;
+use terrace_identity::net::Network;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -145,10 +146,13 @@ impl Sender {
 ///
 /// # Errors
 /// [`ConnectError`] of the step that failed.
-pub async fn open(address: SocketAddr, tls: Option<&Tls>) -> Result<(Sender, Timing), ConnectError> {
+pub async fn open(
+    network: &dyn Network,
+    address: SocketAddr,
+    tls: Option<&Tls>,
+) -> Result<(Sender, Timing), ConnectError> {
     let started = Instant::now();
-    let tcp = TcpStream::connect(address).await.map_err(ConnectError::Tcp)?;
-    tcp.set_nodelay(true).map_err(ConnectError::Tcp)?;
+    let tcp = network.connect(address).await.map_err(ConnectError::Tcp)?;
     let mut timing = Timing { connect_us: micros(started.elapsed()), ..Timing::default() };
     let Some(tls) = tls else {
         return Ok((speak(tcp, false).await?, timing));

@@ -23,7 +23,6 @@ use terrace_contract::reason::Reason;
 use terrace_decide::track::Dispatch;
 use terrace_decide::{Attempt, Plan, constrain};
 use terrace_privacy::Cleared;
-use terrace_telemetry::time::now_s;
 use terrace_wire::error::Code;
 use tracing::{Span, field};
 
@@ -107,7 +106,7 @@ pub async fn carry(app: &App, job: &Job, plan: &Plan, mut first: Option<Place>) 
             number: u32::try_from(number + 1).unwrap_or(u32::MAX),
             call: job.call,
             stream: job.streams(),
-            names: names(job, &place),
+            names: names(job, &place, now),
             prompt_tokens: job.signals.prompt_tokens.into(),
             forecast_us: if job.streams() { attempt.forecast.first_token_us } else { attempt.forecast.finish_us },
             first_token: patience(job, attempt, last, remaining),
@@ -226,10 +225,10 @@ fn clear(app: &App, job: &Job, attempt: &Attempt) -> Result<Cleared<Bytes>, Reas
     app.clear(job, &built, tier)
 }
 
-fn names(job: &Job, place: &Place) -> Names {
+fn names(job: &Job, place: &Place, now_us: u64) -> Names {
     Names {
         id: job.id.clone(),
-        created: now_s(),
+        created: now_us / 1_000_000,
         model: place.tier.backend.model().to_owned(),
         call: job.call,
         vectors: if job.call == Call::Embedding { Vectors::of_request(&job.request) } else { Vectors::default() },

@@ -81,7 +81,7 @@ impl Device {
     /// Counts a request before it is sent; none: its breaker is open. The guard takes it back on every way out.
     pub fn admit(self: &Arc<Self>, request: Dispatch, now_us: u64) -> Option<DeviceGuard> {
         let ticket = self.state().track.admit(request, now_us)?;
-        Some(DeviceGuard { device: Arc::clone(self), ticket, told: false })
+        Some(DeviceGuard { device: Arc::clone(self), ticket, told: false, well: false })
     }
 
     /// A load report that just arrived.
@@ -155,6 +155,8 @@ pub struct DeviceGuard {
     device: Arc<Device>,
     ticket: Ticket,
     told: bool,
+    /// Its first token came in time.
+    well: bool,
 }
 
 impl DeviceGuard {
@@ -166,7 +168,15 @@ impl DeviceGuard {
     /// How the attempt went, for the breaker.
     pub fn record(&mut self, event: Event, now_us: u64) {
         self.told = true;
+        self.well = event == Event::Began;
         self.device.state().track.record(event, now_us);
+    }
+
+    /// The answer ended well; one that began late stays slow.
+    pub fn ended(&mut self, now_us: u64) {
+        if self.well {
+            self.record(Event::Ok, now_us);
+        }
     }
 
     /// A first token that was forecast and came.
@@ -234,6 +244,20 @@ mod tests {
         assert!(device.admit(request(1), later).is_none());
         drop(probe);
         assert_eq!(device.view(&Prefix::default(), later).breaker, BreakerState::HalfOpen);
+    }
+
+    #[test]
+    fn a_health_check_resets_no_counter_and_closes_no_breaker() {
+        let device = device();
+        let in_flight = device.admit(request(1), 0);
+        for _ in 0..3 {
+            device.admit(request(1), 0).unwrap().record(Event::Failed, 0);
+        }
+        device.polled(Load { slots: 4, ..Load::default() }, false, 100, 1_000);
+        let view = device.view(&Prefix::default(), 1_000);
+        assert_eq!((view.breaker, view.own_in_flight), (BreakerState::Open, 1));
+        assert!(device.admit(request(1), 1_000).is_none());
+        drop(in_flight);
     }
 
     #[test]

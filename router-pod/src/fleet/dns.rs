@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use terrace_contract::tier::{Backend, Device, Fleet as FleetTier, Tier};
+use terrace_identity::net::Network;
 use tokio_util::sync::CancellationToken;
 
 use super::Fleet;
@@ -16,10 +17,11 @@ use super::Fleet;
 const EVERY: Duration = Duration::from_secs(2);
 
 /// Resolves until the shutdown.
-pub async fn run(fleet: Arc<Fleet>, shutdown: CancellationToken) {
+pub async fn run(fleet: Arc<Fleet>, network: Arc<dyn Network>, shutdown: CancellationToken) {
     let mut tick = tokio::time::interval(EVERY);
     loop {
         tokio::select! {
+            biased;
             () = shutdown.cancelled() => return,
             _ = tick.tick() => {}
         }
@@ -33,13 +35,14 @@ pub async fn run(fleet: Arc<Fleet>, shutdown: CancellationToken) {
             }
             // It may take a minute while DNS does not answer.
             let found = tokio::select! {
+                biased;
                 () = shutdown.cancelled() => return,
-                found = tokio::net::lookup_host((backend.service.as_str(), backend.port)) => found,
+                found = network.resolve(&backend.service, backend.port) => found,
             };
             // A name that does not resolve now keeps the devices that it gave before.
             if let Ok(addresses) = found {
                 let mut devices: Vec<Device> =
-                    addresses.map(|a| provisional(tier, backend, a.ip().to_string())).collect();
+                    addresses.iter().map(|a| provisional(tier, backend, a.ip().to_string())).collect();
                 devices.sort_by(|a, b| a.address.cmp(&b.address));
                 devices.dedup_by(|a, b| a.address == b.address);
                 fleet.found(&tier.uid, devices);

@@ -36,7 +36,12 @@ impl Endpoint {
         now_us: u64,
     ) -> Option<EndpointGuard> {
         let admitted = self.state().track.admit(limits, routers, tokens, now_us);
-        admitted.then(|| EndpointGuard { endpoint: Arc::clone(self), expected_tokens: tokens, told: false })
+        admitted.then(|| EndpointGuard {
+            endpoint: Arc::clone(self),
+            expected_tokens: tokens,
+            told: false,
+            well: false,
+        })
     }
 
     /// Why it could not be reached last; empty: it could.
@@ -57,6 +62,8 @@ pub struct EndpointGuard {
     endpoint: Arc<Endpoint>,
     expected_tokens: u64,
     told: bool,
+    /// Its first token came in time.
+    well: bool,
 }
 
 impl EndpointGuard {
@@ -68,6 +75,7 @@ impl EndpointGuard {
     /// How the attempt went, for the breaker.
     pub fn record(&mut self, event: Event, now_us: u64) {
         self.told = true;
+        self.well = event == Event::Began;
         let mut state = self.endpoint.state();
         state.track.record(event, now_us);
         if event != Event::Failed {
@@ -90,6 +98,13 @@ impl EndpointGuard {
     /// A connection was made.
     pub fn connected(&self, rtt_us: u64) {
         self.endpoint.state().track.connected(rtt_us);
+    }
+
+    /// The answer ended well; one that began late stays slow.
+    pub fn ended(&mut self, now_us: u64) {
+        if self.well {
+            self.record(Event::Ok, now_us);
+        }
     }
 
     /// A first token that was forecast and came.

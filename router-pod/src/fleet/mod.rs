@@ -12,7 +12,7 @@ pub mod place;
 pub mod poll;
 pub mod source;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -44,7 +44,8 @@ pub struct InUse {
 /// State of what a tier's name stands for.
 #[derive(Debug, Clone, Default)]
 struct Table {
-    devices: HashMap<String, Vec<Arc<Device>>>,
+    /// In order, so that they are asked in the same order each time.
+    devices: BTreeMap<String, Vec<Arc<Device>>>,
     endpoints: HashMap<String, Arc<Endpoint>>,
     turns: HashMap<String, Arc<AtomicU64>>,
 }

@@ -102,7 +102,11 @@ impl Place {
 
     /// The first token came; teaches the forecast.
     pub fn first_token(&mut self, prompt_tokens: u64, forecast_us: f64, actual_us: u64, now_us: u64) {
-        let event = Event::of(forecast_us, actual_us);
+        // That it ends well is said by `rest`.
+        let event = match Event::of(forecast_us, actual_us) {
+            Event::Ok => Event::Began,
+            other => other,
+        };
         match &mut self.guard {
             Guard::Device(guard) => {
                 guard.first_token(forecast_us, actual_us, now_us);
@@ -115,11 +119,17 @@ impl Place {
         }
     }
 
-    /// The rest of the answer came.
-    pub fn rest(&self, output_tokens: u64, all_tokens: u64, us: u64, now_us: u64) {
-        match &self.guard {
-            Guard::Device(guard) => guard.rest(output_tokens.saturating_sub(1), us, now_us),
-            Guard::Endpoint(guard) => guard.rest(output_tokens, all_tokens, us),
+    /// The rest of the answer came: it ended well.
+    pub fn rest(&mut self, output_tokens: u64, all_tokens: u64, us: u64, now_us: u64) {
+        match &mut self.guard {
+            Guard::Device(guard) => {
+                guard.rest(output_tokens.saturating_sub(1), us, now_us);
+                guard.ended(now_us);
+            }
+            Guard::Endpoint(guard) => {
+                guard.rest(output_tokens, all_tokens, us);
+                guard.ended(now_us);
+            }
         }
     }
 

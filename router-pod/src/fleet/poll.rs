@@ -3,7 +3,7 @@
 //! Answers carry the load line already; only what has not said anything for [`QUIET_US`] is asked.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::Request;
@@ -11,6 +11,7 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use terrace_contract::load::Load;
 use terrace_contract::status::AgentStatus;
 use terrace_contract::{check_version, headers};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Fleet;
@@ -37,6 +38,7 @@ pub async fn run(fleet: Arc<Fleet>, connector: Arc<Connector>, clock: Clock, shu
     let mut round = 0u32;
     loop {
         tokio::select! {
+            biased;
             () = shutdown.cancelled() => return,
             _ = tick.tick() => {}
         }

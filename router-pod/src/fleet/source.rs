@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use http_body_util::BodyExt as _;
 use terrace_contract::snapshot::Snapshot;
+use terrace_identity::net::Network;
 use terrace_identity::{Caller, Identities, Identity};
 use terrace_privacy::Rules;
 use terrace_wire::sse::Decoder;
@@ -108,6 +109,7 @@ pub async fn follow_file(receiver: Arc<Receiver>, file: PathBuf, shutdown: Cance
     let mut tick = tokio::time::interval(FILE_POLL);
     loop {
         tokio::select! {
+            biased;
             () = shutdown.cancelled() => return,
             _ = tick.tick() => {}
         }
@@ -135,6 +137,8 @@ pub async fn follow_file(receiver: Arc<Receiver>, file: PathBuf, shutdown: Cance
 pub struct Stream {
     /// Checks and takes.
     pub receiver: Arc<Receiver>,
+    /// Sockets and names.
+    pub network: Arc<dyn Network>,
     /// `host:port` of the operator's fleet port.
     pub operator: String,
     /// This router's certificate.
@@ -158,6 +162,7 @@ impl Stream {
                 self.receiver.offer_copy(&dir.join(FILE_NAME));
             }
             let ended = tokio::select! {
+                biased;
                 () = shutdown.cancelled() => return,
                 ended = self.listen(kept.as_deref()) => ended,
             };
@@ -166,6 +171,7 @@ impl Stream {
                 Err(error) => tracing::debug!(%error, operator = %self.operator, "no stream of snapshots"),
             }
             tokio::select! {
+                biased;
                 () = shutdown.cancelled() => return,
                 () = tokio::time::sleep(pause) => {}
             }
@@ -176,7 +182,7 @@ impl Stream {
     /// One connection, until it ends.
     async fn listen(&self, kept: Option<&Path>) -> anyhow::Result<()> {
         let operator = Identity::operator(self.identities.identity().cluster());
-        let caller = Caller::new(self.operator.clone(), operator, self.identities.clone());
+        let caller = Caller::over(Arc::clone(&self.network), self.operator.clone(), operator, self.identities.clone());
         let wanted = &self.receiver.wanted;
         let path = terrace_contract::names::snapshot_path(&wanted.namespace, &wanted.name);
         let answer = tokio::time::timeout(SILENCE, caller.get(&path)).await??;

@@ -11,6 +11,7 @@ use http::header::CONTENT_TYPE;
 use http_body_util::Full;
 use terrace_contract::names::REPORT_PATH;
 use terrace_contract::report::Report;
+use terrace_identity::net::Network;
 use terrace_identity::{Caller, Identities, Identity};
 use tokio_util::sync::CancellationToken;
 
@@ -24,6 +25,8 @@ const TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Who reports to whom.
 pub struct Poster {
+    /// Sockets and names.
+    pub network: Arc<dyn Network>,
     /// What there is to report.
     pub app: Arc<App>,
     /// UID of this router's pod.
@@ -57,10 +60,11 @@ impl Poster {
     /// Posts to `operator` (`host:port`) until the shutdown.
     pub async fn run(self, operator: String, identities: Identities, shutdown: CancellationToken) {
         let identity = Identity::operator(identities.identity().cluster());
-        let caller = Caller::new(operator, identity, identities);
+        let caller = Caller::over(Arc::clone(&self.network), operator, identity, identities);
         let mut tick = tokio::time::interval(EVERY);
         loop {
             let last = tokio::select! {
+                biased;
                 () = shutdown.cancelled() => true,
                 _ = tick.tick() => false,
             };

@@ -9,7 +9,7 @@ pub mod sharing;
 pub mod tokens;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::HeaderMap;
 use serde_json::Value;
@@ -25,6 +25,7 @@ use terrace_decide::{Deadline, ModelChoice, Prefer, Signals};
 use terrace_privacy::{Classified, Request, Rules};
 use terrace_wire::error::{Code, ErrorBody};
 use terrace_wire::pointer::Pointer;
+use tokio::time::Instant;
 
 use crate::app::App;
 use crate::clock::micros;

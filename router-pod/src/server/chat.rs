@@ -1,7 +1,6 @@
 //! One completion, from its headers to its answer: admit, read, sense, decide, dispatch, answer.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::body::Body;
 use http::{HeaderMap, Request, Response, StatusCode};
@@ -9,12 +8,12 @@ use serde_json::Value;
 use terrace_contract::names::OTHER;
 use terrace_contract::reason;
 use terrace_contract::report::Outcome;
-use terrace_contract::snapshot::Snapshot;
 use terrace_decide::explain::explain;
 use terrace_decide::plan;
 use terrace_decide::track::Dispatch;
 use terrace_telemetry::traces;
 use terrace_wire::error::Code;
+use tokio::time::Instant;
 use tracing::{Instrument as _, Span, field};
 
 use super::admit::{self, Caller};
@@ -40,7 +39,7 @@ const LOST: &str = "the answer was lost: send the request again";
 
 /// Serves one completion.
 pub async fn serve(app: Arc<App>, api: Api, request: Request<Body>) -> Response<Body> {
-    let id = request_id();
+    let id = app.random.id();
     let span = server_span(&app, api.call(), &id);
     traces::set_parent(&span, request.headers());
     let back = Back::new(&id, &span).speaking(api);
@@ -60,19 +59,6 @@ pub async fn serve(app: Arc<App>, api: Api, request: Request<Body>) -> Response<
     let response = Box::pin(answered.instrument(entered)).await;
     span.record("http.response.status_code", i64::from(response.status().as_u16()));
     response
-}
-
-/// A new id: 128 random bits.
-pub fn request_id() -> String {
-    let mut bytes = [0u8; 16];
-    if ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut bytes).is_err() {
-        // Ids need only differ from one another; a system without randomness still counts time.
-        bytes = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .map_or(0, |d| d.as_nanos())
-            .to_be_bytes();
-    }
-    terrace_contract::canonical::hex(&bytes)
 }
 
 /// The snapshot in use.
@@ -200,7 +186,7 @@ async fn carry(app: &App, job: &Job, record: &mut Record) -> Result<Carried, Ref
     );
     let (plan, first) = span.in_scope(|| {
         let now = app.clock.now_us();
-        let (policy, draw) = (&job.in_use.snapshot.policy, app.draw());
+        let (policy, draw) = (&job.in_use.snapshot.policy, app.random.draw());
         let request = Dispatch::of(&job.signals, Arc::clone(&job.prefix), now);
         let spent = app.ledger.spent_today(now);
         app.fleet.plan(&job.in_use, spent, request, now, |view| {
@@ -300,7 +286,7 @@ fn answer(
 
 /// A whole answer as the client gets it, and what it used.
 fn whole(begun: Begun, prompt_tokens: u64, now_us: u64) -> Option<(Value, Tokens)> {
-    let Begun { place, connection, names, answer, first_token_at, .. } = begun;
+    let Begun { mut place, connection, names, answer, first_token_at, .. } = begun;
     let Answer::Whole { said, answer: mut whole } = answer else { return None };
     let counted = || {
         let choices = said.get("choices").and_then(Value::as_array);
@@ -314,16 +300,4 @@ fn whole(begun: Begun, prompt_tokens: u64, now_us: u64) -> Option<(Value, Tokens
     place.rest(0, tokens.input + tokens.output, micros(first_token_at.elapsed()), now_us);
     connection.finished();
     Some((whole, tokens))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_differ_and_are_hex() {
-        let (one, other) = (request_id(), request_id());
-        assert_ne!(one, other);
-        assert!(one.len() == 32 && one.bytes().all(|b| b.is_ascii_hexdigit()));
-    }
 }

@@ -17,7 +17,7 @@ use crate::sense::tokens;
 
 /// Counts the tokens of a Messages request.
 pub async fn serve(app: Arc<App>, request: Request<Body>) -> Response<Body> {
-    let back = Back::new(&chat::request_id(), &Span::none()).speaking(Api::Messages);
+    let back = Back::new(&app.random.id(), &Span::none()).speaking(Api::Messages);
     match count(&app, request).await {
         Ok(tokens) => back.json(StatusCode::OK, json!({ "input_tokens": tokens }).to_string()),
         Err(refusal) => back.refusal(&refusal),

@@ -5,7 +5,6 @@
 //! foreign id and one that never was are answered alike.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::{Path, State};
@@ -16,6 +15,7 @@ use terrace_contract::explanation::Explanation;
 use terrace_contract::headers;
 use terrace_decide::explain::explain;
 use terrace_wire::error::Code;
+use tokio::time::Instant;
 use tracing::Span;
 
 use super::answer::Back;
@@ -29,16 +29,16 @@ use crate::sense::{self, Known, prefix, sharing};
 /// What would be decided.
 pub async fn would(State(app): State<Arc<App>>, request: Request<Body>) -> Response<Body> {
     let (head, body) = request.into_parts();
-    answer(decided(&app, head, body).await)
+    answer(&app, decided(&app, head, body).await)
 }
 
 /// What was decided.
 pub async fn find(State(app): State<Arc<App>>, Path(id): Path<String>, request: Request<Body>) -> Response<Body> {
-    answer(was(&app, &id, &request))
+    answer(&app, was(&app, &id, &request))
 }
 
-fn answer(explained: Result<Explanation, Refusal>) -> Response<Body> {
-    let back = Back::new(&chat::request_id(), &Span::none());
+fn answer(app: &App, explained: Result<Explanation, Refusal>) -> Response<Body> {
+    let back = Back::new(&app.random.id(), &Span::none());
     match explained {
         Ok(explanation) => back.json(StatusCode::OK, serde_json::to_vec(&explanation).unwrap_or_default()),
         Err(refusal) => back.refusal(&refusal),
@@ -80,7 +80,7 @@ async fn decided(app: &App, head: Parts, body: Body) -> Result<Explanation, Refu
     let domain = sharing::domain(&caller.name, session, classified.class());
     let prefix = prefix::of_request(&app.prefix_secret, &snapshot.policy.uid, domain.as_deref(), &asked.request);
     let view = app.fleet.view(&used, app.ledger.spent_today(now), &prefix, now);
-    let plan = terrace_decide::decide(&signals, &view, &snapshot.policy, app.draw());
+    let plan = terrace_decide::decide(&signals, &view, &snapshot.policy, app.random.draw());
     let explained = explain(&signals, &view, &snapshot.policy, &plan);
     Ok(Explanation { at_us: now, revision: snapshot.revision.clone(), ..explained })
 }

@@ -105,6 +105,7 @@ pub async fn follow(dir: std::path::PathBuf, keys: Arc<ArcSwap<Keys>>, shutdown:
     let mut tick = tokio::time::interval(std::time::Duration::from_secs(1));
     loop {
         tokio::select! {
+            biased;
             () = shutdown.cancelled() => return,
             _ = tick.tick() => {}
         }

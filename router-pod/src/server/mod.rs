@@ -59,7 +59,7 @@ async fn count_tokens(State(app): State<Arc<App>>, request: Request<Body>) -> Re
 }
 
 async fn list_models(State(app): State<Arc<App>>, request: Request<Body>) -> Response<Body> {
-    let back = Back::new(&chat::request_id(), &Span::none());
+    let back = Back::new(&app.random.id(), &Span::none());
     let listed = chat::in_use(&app).and_then(|used| {
         let caller = admit::caller(&app, &used.snapshot, request.headers())?;
         Ok(models::list(&used.snapshot, caller.rule.as_ref()))
@@ -70,16 +70,16 @@ async fn list_models(State(app): State<Arc<App>>, request: Request<Body>) -> Res
     }
 }
 
-async fn not_found() -> Response<Body> {
+async fn not_found(State(app): State<Arc<App>>) -> Response<Body> {
     let known = "there is /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/responses, /v1/messages, \
                  /v1/models and /v1/explain";
-    bare(&Refusal::new(Code::NotFound, format!("no such path: {known}")))
+    bare(&app, &Refusal::new(Code::NotFound, format!("no such path: {known}")))
 }
 
-async fn wrong_method() -> Response<Body> {
-    bare(&Refusal::new(Code::MethodNotAllowed, "not that method: POST a request, GET /v1/models"))
+async fn wrong_method(State(app): State<Arc<App>>) -> Response<Body> {
+    bare(&app, &Refusal::new(Code::MethodNotAllowed, "not that method: POST a request, GET /v1/models"))
 }
 
-fn bare(refusal: &Refusal) -> Response<Body> {
-    Back::new(&chat::request_id(), &Span::none()).refusal(refusal).into_response()
+fn bare(app: &App, refusal: &Refusal) -> Response<Body> {
+    Back::new(&app.random.id(), &Span::none()).refusal(refusal).into_response()
 }

@@ -7,13 +7,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::body::Body;
 use bytes::Bytes;
 use serde_json::Value;
 use terrace_contract::report::Outcome;
 use terrace_telemetry::traces;
+use tokio::time::Instant;
 use tracing::Span;
 
 use super::rate::Permit;
@@ -108,6 +108,8 @@ impl Streaming {
                 Ok(Some(Step::Done)) => self.done(),
                 // Some servers close instead of saying [DONE]; what was finished is an answer all the same.
                 Ok(None) if self.held.is_some() => self.done(),
+                // Nor does it matter then how the connection ends: nothing of the answer is missing.
+                Err(_) if self.is_finished() => self.done(),
                 Ok(None) => self.broke("the stream ended in the middle of an answer"),
                 Err(failure) => self.broke(what(&failure)),
             }
@@ -150,9 +152,14 @@ impl Streaming {
         }
     }
 
+    /// Whether each choice has had its reason to finish.
+    fn is_finished(&self) -> bool {
+        self.held.is_some() && self.begun.values().all(|ended| *ended)
+    }
+
     /// The answer is whole.
     fn done(&mut self) {
-        let whole = self.begun.values().all(|ended| *ended);
+        let whole = self.is_finished();
         let Some(last) = self.held.take_if(|_| whole) else {
             return self.broke("the stream ended without a reason to finish");
         };

@@ -51,6 +51,7 @@ pub async fn follow(dir: PathBuf, certificate: Arc<ArcSwap<ServerConfig>>, shutd
     let mut seen = files();
     loop {
         tokio::select! {
+            biased;
             () = shutdown.cancelled() => return,
             () = tokio::time::sleep(POLL) => {}
         }

@@ -14,6 +14,7 @@ mod messages;
 mod operator;
 mod process;
 mod responses;
+mod scars;
 mod sdk;
 mod serving;
 mod snapshots;

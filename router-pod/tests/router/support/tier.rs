@@ -43,6 +43,8 @@ pub enum Act {
     Cut(&'static str),
     /// A 200 that is no answer.
     Nonsense,
+    /// A 200 with this JSON body.
+    Body(&'static str),
     /// Streams a word and then an error event.
     ErrorEvent(&'static str),
     /// Streams these choices, one an event, and ends well, or cuts the connection; or answers with them whole.
@@ -248,6 +250,10 @@ async fn complete(State(tier): State<Arc<Scripted>>, request: Request<Body>) -> 
             pour(builder, events, running, if whole { End::Done } else { End::Cut })
         }
         Act::ErrorEvent(text) => answer(&tier, text, stream, chat, running, End::Error),
+        Act::Body(text) => {
+            running.done = true;
+            Response::builder().header("content-type", "application/json").body(Body::from(text)).unwrap()
+        }
         Act::Nonsense => {
             running.done = true;
             Response::builder().header("content-type", "text/event-stream").body(Body::from("<html>")).unwrap()
