@@ -12,7 +12,7 @@ command -v c++ > /dev/null || { echo "fuzz.sh: no C++ compiler: apt-get install 
 host=$(rustc -vV | sed -n 's/^host: //p')
 # --target keeps build scripts and macros free of these flags.
 coverage="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
--Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares -Clink-dead-code --cfg fuzzing"
+-Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing"
 # The versions that everything else is built with; a lock file of its own would only drift from it.
 cp Cargo.lock fuzz/Cargo.lock
 RUSTFLAGS="$coverage" cargo build --quiet --release --manifest-path fuzz/Cargo.toml --target "$host" --target-dir target/fuzz/build

@@ -18,7 +18,7 @@ fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let path = arguments.next().ok_or_else(|| anyhow::anyhow!("usage: engine MODEL.gguf [THREADS]"))?;
     let threads = arguments.next().map(|n| n.parse()).transpose()?;
-    let options = LoadOptions { context_tokens: Some(4096), max_sequences: BATCH, kv_cache_bytes: None, threads };
+    let options = LoadOptions { context_tokens: Some(4096), max_sequences: BATCH, threads, ..LoadOptions::default() };
     let loaded = LoadedModel::open(path.as_ref(), &options)?;
     let config = EngineConfig { max_sequences: BATCH, queue_limit: 16, ..EngineConfig::default() };
     let handle = Engine::start(loaded, config)?;

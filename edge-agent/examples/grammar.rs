@@ -73,7 +73,7 @@ const ROUNDS: u64 = 5;
 
 /// Tokens a second of a stream alone, and of one without a grammar beside another with or without.
 async fn streams(path: &Path, threads: Option<usize>) -> Result<()> {
-    let options = LoadOptions { context_tokens: Some(2048), max_sequences: 2, kv_cache_bytes: None, threads };
+    let options = LoadOptions { context_tokens: Some(2048), max_sequences: 2, threads, ..LoadOptions::default() };
     let config = EngineConfig { max_sequences: 2, ..EngineConfig::default() };
     let handle = Engine::start(LoadedModel::open(path, &options)?, config)?;
     let grammars = Grammars::new(handle.tokenizer().clone());

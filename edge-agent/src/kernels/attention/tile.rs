@@ -102,11 +102,8 @@ impl Tile<'_> {
         let (from, to) = (seen(0).start / BLOCK_TOKENS, seen(self.count - 1).end);
         let blocks = &self.blocks[start / BLOCK_TOKENS..][from..to.div_ceil(BLOCK_TOKENS)];
         #[cfg(target_arch = "x86_64")]
-        if let cpu = Cpu::detect()
-            && cpu.has_avx2()
-            && self.shape.width.is_multiple_of(16)
-        {
-            return super::wide::partial(cpu, self, blocks, from * BLOCK_TOKENS, to, &seen, &mut scores, sums);
+        if Cpu::detect().has_avx2() && self.shape.width.is_multiple_of(16) {
+            return super::wide::partial(self, blocks, from * BLOCK_TOKENS, to, &seen, &mut scores, sums);
         }
         for (index, block) in blocks.iter().enumerate() {
             let keys = &self.keys[self.shape.at(*block, self.kv_head)];

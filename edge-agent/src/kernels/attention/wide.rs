@@ -22,7 +22,6 @@ pub(super) fn most(cpu: Cpu) -> usize {
 /// has AVX2, FMA and F16C, the tile no more queries than [`most`] says, and heads are a multiple of sixteen wide: the
 /// caller found out.
 pub(super) fn partial(
-    cpu: Cpu,
     tile: &Tile<'_>,
     blocks: &[u32],
     from: usize,
@@ -41,7 +40,7 @@ pub(super) fn partial(
     }
     // SAFETY: the caller's promise.
     unsafe {
-        if cpu.has_avx512() {
+        if Cpu::detect().has_avx512() {
             counted!(with_avx512, 1 2 3 4 5 6 7 8 9 10 11 12)
         } else {
             counted!(with_avx2, 1 2 3 4 5 6)
