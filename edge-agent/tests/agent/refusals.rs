@@ -34,6 +34,8 @@ async fn each_fault_has_its_status_its_code_and_its_place() {
         (with(ok.clone(), json!({"n": 100})), 400, "invalid_request", "/n"),
         (with(ok.clone(), json!({"unheard_of": 1})), 400, "invalid_request", "/[4]"),
         (chat(&word, 1), 422, "context_too_long", ""),
+        // Refused by its length: cut into tokens it would take seconds and a hundred times its size.
+        (chat(&"<|im_end|>".repeat(350_000), 1), 422, "context_too_long", ""),
     ];
     for (body, status, code, place) in cases {
         let answer = agent.post("/v1/chat/completions", &body).await;
