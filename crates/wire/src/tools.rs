@@ -136,13 +136,7 @@ fn read_tool(tool: &Value, at: &Pointer) -> Result<Tool, ErrorBody> {
     };
     let parameters = match given("parameters") {
         None => json!({"type": "object", "properties": {}, "additionalProperties": false}),
-        Some(Value::Object(schema)) if schema.get("type").is_none_or(|kind| kind == "object") => {
-            Value::Object(schema.clone())
-        }
-        Some(Value::Object(_)) => {
-            let place = at.key("parameters").key("type");
-            return Err(ErrorBody::invalid(&place, "must be object: arguments have names"));
-        }
+        Some(Value::Object(schema)) => Value::Object(schema.clone()),
         Some(_) => return Err(ErrorBody::invalid(&at.key("parameters"), "must be a JSON Schema, which is an object")),
     };
     Ok(Tool { name: name.to_owned(), parameters, strict })
@@ -216,10 +210,6 @@ mod tests {
             (json!([tool("a"), tool("se cret")]), "/tools/1/function/name"),
             (json!([tool("secret"), tool("secret")]), "/tools/1/function/name"),
             (json!([{"type": "function", "function": {"name": "a", "parameters": 3}}]), "/tools/0/function/parameters"),
-            (
-                json!([{"type": "function", "function": {"name": "a", "parameters": {"type": "integer"}}}]),
-                "/tools/0/function/parameters/type",
-            ),
         ] {
             assert_eq!(place(read_tools(Some(&tools)).unwrap_err()), at);
         }

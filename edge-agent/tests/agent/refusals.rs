@@ -24,6 +24,15 @@ async fn each_fault_has_its_status_its_code_and_its_place() {
         (with(ok.clone(), json!({"temperature": 9})), 400, "invalid_request", "/temperature"),
         (with(ok.clone(), json!({"model": "gpt-9"})), 404, "model_not_found", "/model"),
         (with(ok.clone(), json!({"tools": [{"type": "function"}]})), 400, "invalid_request", "/tools/0/function"),
+        (
+            with(
+                ok.clone(),
+                json!({"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "integer"}}}]}),
+            ),
+            400,
+            "invalid_request",
+            "/tools/0/function/parameters/type",
+        ),
         (with(ok.clone(), json!({"messages": image})), 422, "unsupported_feature", "/messages/0/content/0/type"),
         (
             with(ok.clone(), json!({"response_format": {"type": "yaml"}})),

@@ -64,6 +64,10 @@ struct Wanted {
 impl Wanted {
     fn read(request: &ChatRequest) -> Result<Self, ErrorBody> {
         let tools = read_tools(request.tools.as_ref())?;
+        if let Some(i) = tools.iter().position(|t| t.parameters.get("type").is_some_and(|kind| kind != "object")) {
+            let at = Pointer::root().key("tools").index(i).key("function").key("parameters").key("type");
+            return Err(ErrorBody::invalid(&at, "must be object: arguments have names"));
+        }
         if request.parallel_tool_calls.is_some() && tools.is_empty() {
             return Err(ErrorBody::invalid(&Pointer::root().key("parallel_tool_calls"), "needs tools"));
         }
