@@ -166,6 +166,7 @@ async fn start(args: &Args, gate: &Gate, meters: Meters) -> Result<(Agent, Model
         .map_err(|_| loading_failed(&path, target))?
         .map_err(|e| match e {
             LoadError::KvCache { .. } => Failure::configuration(format!("{e} (--kv-cache)")),
+            LoadError::Memory { .. } => Failure::configuration(e.to_string()),
             e => Failure::new(AgentFailure::InvalidModel, format!("{}: {e}", path.display())),
         })?;
     let model = ModelStatus {

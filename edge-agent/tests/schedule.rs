@@ -111,6 +111,24 @@ async fn what_cannot_be_made_in_time_is_refused_and_what_is_cached_can_be() {
     idle(&handle).await;
 }
 
+/// Rates from a start on a starved machine refused everything with a deadline, and what is refused teaches nothing.
+#[tokio::test]
+async fn rates_from_a_bad_moment_are_measured_anew_once_they_kept_somebody_out() {
+    let device = Device::new();
+    device.starve(70);
+    let config = EngineConfig { max_sequences: 1, clock: device.clock(), ..EngineConfig::default() };
+    let handle = Engine::start(device.carry(model(1, None)), config).unwrap();
+    until("it has found out how fast it is", || handle.load().step_base_us > 100_000).await;
+    device.starve(1);
+    let asked = || handle.submit(within(&device, Duration::from_secs(3), request(1, 20, 20)));
+    let refused = asked().unwrap_err();
+    assert!(refused.retry_after().unwrap() >= Duration::from_secs(1), "another try at once cannot help: {refused}");
+    device.pass(Duration::from_secs(6));
+    until("it has measured again", || handle.load().step_base_us < 20_000).await;
+    assert_eq!(collect(asked().unwrap().1).await.done().usage.completion, 20);
+    idle(&handle).await;
+}
+
 #[tokio::test]
 async fn a_deadline_that_passes_ends_what_runs_and_what_waits() {
     let (device, handle) = engine(1).await;

@@ -3,6 +3,7 @@
 mod cores;
 mod cpu;
 pub mod cuda;
+mod memory;
 mod pages;
 mod probe;
 #[cfg(feature = "vulkan")]
@@ -10,5 +11,6 @@ pub mod vulkan;
 
 pub use cores::granted_cores;
 pub use cpu::Cpu;
+pub use memory::usable_memory;
 pub use pages::large;
 pub use probe::{Choice, Target, choose};

@@ -1,10 +1,11 @@
 //! Who runs: what arrives is weighed against its deadline, the most urgent goes first, and nobody begins for whom there
 //! is no room.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::cache::{Key, Table};
-use super::handle::{Submission, at_least_some};
+use super::handle::{Submission, again};
 use super::lane::Lane;
 use super::queue::Waiting;
 use super::run::{Engine, Verdict};
@@ -25,8 +26,10 @@ impl Engine {
             let (tokens, prompts): (Vec<u64>, Vec<usize>) =
                 ahead.map(|other| (other.expected(), other.uncached)).unzip();
             let forecast = self.outlook().forecast(&tokens, prompts.iter().sum(), waiting.uncached, expected);
-            if self.clock.now() + forecast.wait + forecast.own > deadline {
-                return refuse(&waiting.submission, forecast.wait + forecast.own, forecast.wait);
+            let now = self.clock.now();
+            if now + forecast.wait + forecast.own > deadline {
+                let again = again(forecast.wait, now + forecast.own > deadline);
+                return self.refuse(&waiting.submission, forecast.wait + forecast.own, again);
             }
         }
         self.waiting.push(waiting);
@@ -45,7 +48,7 @@ impl Engine {
                 let Some(first) = self.waiting.first() else { return };
                 if let Some(late) = self.late(first) {
                     if let Some(waiting) = self.waiting.pop() {
-                        refuse(&waiting.submission, late, Duration::ZERO);
+                        self.refuse(&waiting.submission, late, again(Duration::ZERO, true));
                     }
                     continue;
                 }
@@ -113,12 +116,13 @@ impl Engine {
         let own = self.outlook().forecast(&[], 0, waiting.uncached, waiting.submission.expected).own;
         (self.clock.now() + own > deadline).then_some(own)
     }
-}
 
-/// Tells every choice that it would be late.
-fn refuse(submission: &Submission, predicted: Duration, wait: Duration) {
-    let refused = Refused::DeadlineUnmeetable { predicted, retry_after: at_least_some(wait) };
-    for choice in &submission.choices {
-        Verdict::Failed(Failure::Refused(refused.clone())).goes_on(&choice.events);
+    /// Tells every choice that it would be late.
+    fn refuse(&self, submission: &Submission, predicted: Duration, retry_after: Duration) {
+        self.shared.doubted.store(true, Relaxed);
+        let refused = Refused::DeadlineUnmeetable { predicted, retry_after };
+        for choice in &submission.choices {
+            Verdict::Failed(Failure::Refused(refused.clone())).goes_on(&choice.events);
+        }
     }
 }

@@ -105,7 +105,9 @@ impl EngineHandle {
         if let Some(deadline) = request.deadline
             && self.clock.now() + wait + own > deadline
         {
-            return Err(Refused::DeadlineUnmeetable { predicted: wait + own, retry_after: at_least_some(wait) });
+            self.shared.doubted.store(true, Relaxed);
+            let late_alone = self.clock.now() + own > deadline;
+            return Err(Refused::DeadlineUnmeetable { predicted: wait + own, retry_after: again(wait, late_alone) });
         }
         let Some(places) = self.shared.claim(choices) else {
             let limit = self.shared.queue_limit;
@@ -206,6 +208,11 @@ impl EngineHandle {
     fn draining(&self) -> Refused {
         Refused::Draining { retry_after: Duration::from_secs(1) }
     }
+}
+
+/// When to ask again after `wait` for others: what would be late even alone is not helped before rates are measured anew.
+pub(super) fn again(wait: Duration, late_alone: bool) -> Duration {
+    if late_alone { wait.max(Duration::from_secs(1)) } else { at_least_some(wait) }
 }
 
 /// A wait that a client can act on.

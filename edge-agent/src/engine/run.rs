@@ -42,6 +42,8 @@ pub struct Engine {
     pub(super) admitted: u64,
     /// Steps so far.
     pub(super) steps: u64,
+    /// When the rates were last measured with nothing else to do.
+    pub(super) calibrated: Instant,
 }
 
 impl Engine {
@@ -76,6 +78,7 @@ impl Engine {
             lanes: Vec::new(),
             admitted: 0,
             steps: 0,
+            calibrated: config.clock.now(),
         };
         std::thread::Builder::new().name("engine".into()).spawn(move || engine.run()).map_err(StartError::Thread)?;
         Ok(EngineHandle {
@@ -92,6 +95,7 @@ impl Engine {
         self.calibrate();
         while self.receive() {
             self.shared.moved();
+            self.believe();
             self.sweep();
             self.admit();
             self.step();
@@ -101,7 +105,7 @@ impl Engine {
 
     /// Takes in what came; with nothing to do, waits for it, but never longer than the tick. False: everyone is gone.
     fn receive(&mut self) -> bool {
-        if self.lanes.is_empty() && self.paused.is_empty() && self.waiting.is_empty() {
+        if self.is_idle() {
             match self.arrivals.recv_timeout(self.idle_tick) {
                 Ok(submission) => self.take_in(submission),
                 Err(RecvTimeoutError::Timeout) => return true,
@@ -115,6 +119,10 @@ impl Engine {
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => return true,
             }
         }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.lanes.is_empty() && self.paused.is_empty() && self.waiting.is_empty()
     }
 
     /// Ends what nobody waits for, what is late, and everything once told to stop.

@@ -24,6 +24,8 @@ pub(super) struct Shared {
     pub(super) queue_limit: u32,
     total_kv_blocks: u64,
     pub(super) draining: AtomicBool,
+    /// Whether the rates have kept somebody out since a step last measured them.
+    pub(super) doubted: AtomicBool,
     pub(super) stopped: AtomicBool,
     pub(super) next_id: AtomicU64,
     /// Choices that were taken and have not ended.
@@ -74,6 +76,7 @@ impl Shared {
             queue_limit,
             total_kv_blocks,
             draining: AtomicBool::new(false),
+            doubted: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             next_id: AtomicU64::new(1),
             claimed: AtomicU32::new(0),

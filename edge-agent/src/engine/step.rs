@@ -1,11 +1,13 @@
 //! One step for everyone: which tokens go in, room for them, the network, what follows from its numbers.
 
 use std::collections::HashSet;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use super::cache::{CacheDomain, Table};
 use super::lane::Lane;
 use super::plan::{Prompt, share};
-use super::rates::Work;
+use super::rates::{Rates, Work};
 use super::run::{Engine, Verdict};
 use super::sequence::Turn;
 use crate::model::{BLOCK_TOKENS, Feed, Output, Wanted};
@@ -14,6 +16,8 @@ use crate::model::{BLOCK_TOKENS, Feed, Output, Wanted};
 const GRACE: Duration = Duration::from_millis(2);
 /// How long finding out how fast the device is may take.
 const CALIBRATION: Duration = Duration::from_millis(300);
+/// How long it is believed, where nothing else has been measured.
+const BELIEVED: Duration = Duration::from_secs(5);
 
 impl Engine {
     /// Runs one step, if anyone has something to compute.
@@ -44,6 +48,7 @@ impl Engine {
         let took = self.clock.now().duration_since(began);
         let work = works.iter().fold(Work::default(), |sum, work| sum.and(*work));
         self.rates.measured(work, took);
+        self.shared.doubted.store(false, Relaxed);
         let parts = self.parts(&works, took);
         for (((order, tokens), output), part) in fed.into_iter().zip(outputs).zip(parts) {
             self.advance(order, tokens, output, part, work.decoding);
@@ -200,14 +205,34 @@ impl Engine {
         }
     }
 
-    /// A few steps of nothing, so that rates are known when the first request comes. No block is anybody's yet.
+    /// A few steps of nothing, so that rates are known when the first request comes.
     pub(super) fn calibrate(&mut self) {
-        let blocks: Vec<u32> = (0..self.network.blocks().min(8) as u32).collect();
+        let mut table = Table::new(self.salt.root(&CacheDomain::default()));
+        let room = self.pool.available().min(4) * BLOCK_TOKENS;
+        if table.reserve(&mut self.pool, room).is_ok() {
+            self.try_out(table.blocks());
+        }
+        table.release(&mut self.pool);
+        self.calibrated = self.clock.now();
+    }
+
+    /// Measures anew on an idle device that has refused somebody since it last did anything: rates from a bad moment, when
+    /// the machine was starved, would keep out all that could correct them.
+    pub(super) fn believe(&mut self) {
+        let due = self.clock.now().duration_since(self.calibrated) >= BELIEVED;
+        if due && self.is_idle() && self.shared.doubted.swap(false, Relaxed) {
+            self.rates = Rates::default();
+            self.calibrate();
+            self.publish();
+        }
+    }
+
+    fn try_out(&mut self, blocks: &[u32]) {
         let most = (blocks.len() * BLOCK_TOKENS).min(64);
         let tokens = vec![0; most];
         let mut run = |position: usize, tokens: &[u32]| {
             let began = self.clock.now();
-            self.network.step(&[Feed { blocks: &blocks, tokens, position, wanted: Wanted::NEXT }]);
+            self.network.step(&[Feed { blocks, tokens, position, wanted: Wanted::NEXT }]);
             self.shared.moved();
             self.clock.now().duration_since(began)
         };

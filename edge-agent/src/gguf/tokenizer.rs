@@ -28,6 +28,8 @@ pub struct Tokenizer {
     ends: HashSet<u32>,
     bos_text: String,
     eos_text: String,
+    /// Bytes of the longest token's text.
+    longest: usize,
 }
 
 /// How words are cut.
@@ -73,7 +75,13 @@ impl Tokenizer {
             ends: named.into_iter().flatten().chain(vocabulary.end_of_turn()).collect(),
             bos_text: text_of(bos),
             eos_text: text_of(eos),
+            longest: vocabulary.texts.iter().map(String::len).max().unwrap_or(0).max(1),
         })
+    }
+
+    /// How many tokens a text of so many bytes has at least: each stands for no more than the longest does.
+    pub fn tokens_at_least(&self, bytes: usize) -> usize {
+        bytes / self.longest
     }
 
     /// Tokens of a prompt that one author wrote whole, as `/v1/completions` takes it. Control tokens written out in it

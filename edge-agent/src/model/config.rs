@@ -5,6 +5,7 @@ use super::family::{Family, Local};
 use super::load::LoadError;
 use super::rotary::{Rotary, above};
 use super::tensors::Tensors;
+use crate::device::{Target, usable_memory};
 use crate::gguf::{Array, Gguf, GgufError, Metadata, Value};
 use crate::kernels::{Attention, BLOCK_TOKENS};
 
@@ -81,6 +82,7 @@ impl Config {
         }
         let per_token = 4 * layers as u64 * attention.kv_heads as u64 * attention.width as u64;
         let (context, blocks) = cache(trained, per_token, options)?;
+        fits(per_token, blocks, options)?;
         Ok(Config {
             family,
             width,
@@ -172,6 +174,15 @@ fn cache(trained: u32, per_token: u64, options: &LoadOptions) -> Result<(usize, 
         return Err(LoadError::KvCache { limit: options.kv_cache_bytes.unwrap_or_default(), need });
     }
     Ok((context, blocks))
+}
+
+/// Whether keys and values fit the memory that there is: where they do not, the system would end the process without a word.
+fn fits(per_token: u64, blocks: usize, options: &LoadOptions) -> Result<(), LoadError> {
+    let need = per_token.saturating_mul(BLOCK_TOKENS as u64).saturating_mul(blocks as u64);
+    match usable_memory() {
+        Some(have) if options.target == Target::Cpu && need > have => Err(LoadError::Memory { need, have }),
+        _ => Ok(()),
+    }
 }
 
 /// A size above zero that must be there. Sizes above 2^20 are no model's, and products of three of them fit a `u64`.

@@ -58,6 +58,17 @@ pub enum LoadError {
         /// `general.architecture` of the file.
         found: String,
     },
+    /// A KV cache that this process can have no memory for.
+    #[error(
+        "a KV cache of {need} bytes does not fit the {have} bytes that this process may use: lower --kv-cache, \
+         --max-sequences or --context-tokens, or give the container more memory"
+    )]
+    Memory {
+        /// Bytes of keys and values.
+        need: u64,
+        /// What the machine has left, or the container's limit.
+        have: u64,
+    },
     /// No room for a useful context.
     #[error("a KV cache of {limit} bytes has no room for a useful context: give it at least {need}")]
     KvCache {

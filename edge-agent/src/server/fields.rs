@@ -82,6 +82,14 @@ const MESSAGE: &[(&str, Fate)] = &[
     ("audio", Refused("only text is read")),
     ("function_call", Refused("use tool_calls")),
 ];
+const CALL: &[(&str, Fate)] = &[("id", Read), ("type", Read), ("function", Read), ("index", Harmless)];
+const CALLED: &[(&str, Fate)] = &[("name", Read), ("arguments", Read)];
+const TOOL: &[(&str, Fate)] = &[("type", Read), ("function", Read)];
+const FUNCTION: &[(&str, Fate)] = &[("name", Read), ("description", Read), ("parameters", Read), ("strict", Read)];
+const CHOICE: &[(&str, Fate)] = &[("type", Read), ("function", Read)];
+const CHOSEN: &[(&str, Fate)] = &[("name", Read)];
+const FORMAT: &[(&str, Fate)] = &[("type", Read), ("json_schema", Read)];
+const SCHEMA: &[(&str, Fate)] = &[("name", Read), ("description", Read), ("schema", Read), ("strict", Read)];
 const PART: &[(&str, Fate)] = &[("type", Read), ("text", Read), ("refusal", Read)];
 
 /// Whether everything that a request says is done.
@@ -102,10 +110,20 @@ pub(super) fn check(wire: Wire, request: &Value) -> Result<(), ErrorBody> {
         }
         members(options, &[STREAM_OPTIONS], &at)?;
     }
+    within(request, "response_format", FORMAT, "json_schema", SCHEMA, &root)?;
+    within(request, "tool_choice", CHOICE, "function", CHOSEN, &root)?;
+    let tools = request.get("tools").and_then(Value::as_array);
+    for (i, tool) in tools.into_iter().flatten().enumerate() {
+        both(tool, TOOL, "function", FUNCTION, &root.key("tools").index(i))?;
+    }
     let messages = request.get("messages").and_then(Value::as_array);
     for (i, message) in messages.into_iter().flatten().enumerate() {
         let at = root.key("messages").index(i);
         members(message, &[MESSAGE], &at)?;
+        let calls = message.get("tool_calls").and_then(Value::as_array);
+        for (j, call) in calls.into_iter().flatten().enumerate() {
+            both(call, CALL, "function", CALLED, &at.key("tool_calls").index(j))?;
+        }
         let parts = message.get("content").and_then(Value::as_array);
         for (j, part) in parts.into_iter().flatten().enumerate() {
             // Parts of another type are refused for that.
@@ -115,6 +133,29 @@ pub(super) fn check(wire: Wire, request: &Value) -> Result<(), ErrorBody> {
         }
     }
     Ok(())
+}
+
+/// The members of a member, and of one of its own.
+fn within(
+    value: &Value,
+    name: &str,
+    outer: &[(&str, Fate)],
+    inside: &str,
+    inner: &[(&str, Fate)],
+    at: &Pointer,
+) -> Result<(), ErrorBody> {
+    value.get(name).map_or(Ok(()), |member| both(member, outer, inside, inner, &at.key(name)))
+}
+
+fn both(
+    value: &Value,
+    outer: &[(&str, Fate)],
+    inside: &str,
+    inner: &[(&str, Fate)],
+    at: &Pointer,
+) -> Result<(), ErrorBody> {
+    members(value, &[outer], at)?;
+    value.get(inside).map_or(Ok(()), |member| members(member, &[inner], &at.key(inside)))
 }
 
 fn members(value: &Value, lists: &[&[(&str, Fate)]], at: &Pointer) -> Result<(), ErrorBody> {
@@ -165,6 +206,37 @@ mod tests {
                 "invalid_request",
             ),
             (Wire::Chat, said(json!({"role": "user", "secret": 1})), "/messages/0/[1]", "invalid_request"),
+            (
+                Wire::Chat,
+                json!({"tools": [{"type": "function", "function": {"name": "f", "secret": 2}}]}),
+                "/tools/0/function/[1]",
+                "invalid_request",
+            ),
+            (Wire::Chat, json!({"tools": [{"type": "function", "secret": 2}]}), "/tools/0/[1]", "invalid_request"),
+            (
+                Wire::Chat,
+                json!({"response_format": {"type": "text", "secret": 1}}),
+                "/response_format/[1]",
+                "invalid_request",
+            ),
+            (
+                Wire::Chat,
+                json!({"response_format": {"type": "json_schema", "json_schema": {"secret": 1}}}),
+                "/response_format/json_schema/[0]",
+                "invalid_request",
+            ),
+            (
+                Wire::Chat,
+                json!({"tool_choice": {"type": "function", "secret": 2}}),
+                "/tool_choice/[1]",
+                "invalid_request",
+            ),
+            (
+                Wire::Chat,
+                said(json!({"tool_calls": [{"id": "a", "function": {"name": "f", "secret": 1}}]})),
+                "/messages/0/tool_calls/0/function/[1]",
+                "invalid_request",
+            ),
             (Wire::Chat, said(json!({"function_call": {}})), "/messages/0/function_call", "unsupported_feature"),
             (
                 Wire::Chat,

@@ -24,6 +24,15 @@ async fn each_fault_has_its_status_its_code_and_its_place() {
         (with(ok.clone(), json!({"temperature": 9})), 400, "invalid_request", "/temperature"),
         (with(ok.clone(), json!({"model": "gpt-9"})), 404, "model_not_found", "/model"),
         (with(ok.clone(), json!({"tools": [{"type": "function"}]})), 400, "invalid_request", "/tools/0/function"),
+        (
+            with(
+                ok.clone(),
+                json!({"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "integer"}}}]}),
+            ),
+            400,
+            "invalid_request",
+            "/tools/0/function/parameters/type",
+        ),
         (with(ok.clone(), json!({"messages": image})), 422, "unsupported_feature", "/messages/0/content/0/type"),
         (
             with(ok.clone(), json!({"response_format": {"type": "yaml"}})),
@@ -34,6 +43,8 @@ async fn each_fault_has_its_status_its_code_and_its_place() {
         (with(ok.clone(), json!({"n": 100})), 400, "invalid_request", "/n"),
         (with(ok.clone(), json!({"unheard_of": 1})), 400, "invalid_request", "/[4]"),
         (chat(&word, 1), 422, "context_too_long", ""),
+        // Refused by its length: cut into tokens it would take seconds and a hundred times its size.
+        (chat(&"<|im_end|>".repeat(350_000), 1), 422, "context_too_long", ""),
     ];
     for (body, status, code, place) in cases {
         let answer = agent.post("/v1/chat/completions", &body).await;

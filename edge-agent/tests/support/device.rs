@@ -25,6 +25,8 @@ pub struct Device {
     micros: Arc<AtomicU64>,
     steps: Arc<Mutex<Vec<Step>>>,
     permits: Arc<(Mutex<u64>, Condvar)>,
+    /// How many times slower than it is: others have the machine.
+    starved: Arc<AtomicU64>,
 }
 
 /// Steps without end.
@@ -41,6 +43,7 @@ impl Device {
             micros: Arc::default(),
             steps: Arc::default(),
             permits: Arc::new((Mutex::new(OPEN), Condvar::new())),
+            starved: Arc::new(AtomicU64::new(1)),
         }
     }
 
@@ -62,6 +65,11 @@ impl Device {
     /// Time goes by without the device doing anything.
     pub fn pass(&self, time: Duration) {
         self.micros.fetch_add(time.as_micros() as u64, SeqCst);
+    }
+
+    /// From now on it is so many times slower than it is.
+    pub fn starve(&self, times: u64) {
+        self.starved.store(times, SeqCst);
     }
 
     /// So many steps more, then none.
@@ -104,7 +112,8 @@ impl Network for Carried {
         let decodes = |f: &&Feed<'_>| f.tokens.len() == 1;
         let decoding = feeds.iter().filter(decodes).count() as u32;
         let tokens: usize = feeds.iter().map(|f| f.tokens.len()).sum::<usize>() - decoding as usize;
-        let took = Device::STEP + Device::SEQUENCE * decoding + Device::TOKEN * tokens as u32;
+        let alone = Device::STEP + Device::SEQUENCE * decoding + Device::TOKEN * tokens as u32;
+        let took = alone * self.device.starved.load(SeqCst) as u32;
         let end = self.device.micros.fetch_add(took.as_micros() as u64, SeqCst) + took.as_micros() as u64;
         let feeds = feeds.iter().map(|f| (f.position, f.tokens.len())).collect();
         self.device.steps.lock().unwrap().push(Step { feeds, end: Duration::from_micros(end) });

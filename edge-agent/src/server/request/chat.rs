@@ -7,7 +7,7 @@ use terrace_wire::format::{ResponseFormat, schema_pointer};
 use terrace_wire::pointer::Pointer;
 use terrace_wire::tools::{Tool, ToolChoice, read_choice, read_tools};
 
-use super::{Calls, Job, check_model, of, sampling};
+use super::{Calls, Job, check_length, check_model, of, sampling};
 use crate::engine::GenerateRequest;
 use crate::grammar::{Compiled, Grammar, Step, Unusable};
 use crate::server::Agent;
@@ -33,6 +33,7 @@ pub(super) fn read(agent: &Agent, body: Value) -> Result<Job, ApiError> {
     let messages = history::messages(&format, &request.messages, offered)?;
     let refused = |e: &dyn std::fmt::Display| ApiError::new(Code::InvalidRequest, e.to_string());
     let prompt = template.render(&messages, offered.filter(|_| format.native)).map_err(|e| refused(&e))?;
+    check_length(agent, &prompt.text())?;
     let tokenizer = agent.engine.tokenizer();
     let tokens = tokenizer.encode_prompt(&prompt).map_err(|e| refused(&e))?;
 
@@ -63,6 +64,10 @@ struct Wanted {
 impl Wanted {
     fn read(request: &ChatRequest) -> Result<Self, ErrorBody> {
         let tools = read_tools(request.tools.as_ref())?;
+        if let Some(i) = tools.iter().position(|t| t.parameters.get("type").is_some_and(|kind| kind != "object")) {
+            let at = Pointer::root().key("tools").index(i).key("function").key("parameters").key("type");
+            return Err(ErrorBody::invalid(&at, "must be object: arguments have names"));
+        }
         if request.parallel_tool_calls.is_some() && tools.is_empty() {
             return Err(ErrorBody::invalid(&Pointer::root().key("parallel_tool_calls"), "needs tools"));
         }

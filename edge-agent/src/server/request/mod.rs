@@ -14,6 +14,7 @@ use terrace_contract::names::AUTO_MODEL;
 use terrace_wire::error::{Code, ErrorBody};
 use terrace_wire::params::Params;
 use terrace_wire::pointer::Pointer;
+use tokio::sync::Semaphore;
 
 use super::access::Role;
 use super::error::ApiError;
@@ -101,6 +102,9 @@ impl Wishes {
     }
 }
 
+/// Requests that are read at once, at most: each may take many times its own size.
+static READERS: Semaphore = Semaphore::const_new(4);
+
 /// Does what takes milliseconds, which other streams should not wait for, on a thread of its own.
 ///
 /// # Errors
@@ -110,7 +114,13 @@ pub(super) async fn apart<T: Send + 'static>(
 ) -> Result<T, ApiError> {
     let span = tracing::Span::current();
     let unread = |_| ApiError::new(Code::Internal, "the request could not be read");
-    tokio::task::spawn_blocking(move || span.in_scope(read)).await.map_err(unread)?
+    let reader = READERS.acquire().await.map_err(|_| ApiError::new(Code::Internal, "nothing is read any more"))?;
+    let read = move || {
+        // Held by the thread: a client that leaves does not stop it.
+        let _reader = reader;
+        span.in_scope(read)
+    };
+    tokio::task::spawn_blocking(read).await.map_err(unread)?
 }
 
 /// Reads a completion's body and makes its prompts and its grammar.
@@ -147,6 +157,19 @@ pub(super) fn check_model(agent: &Agent, asked: &str) -> Result<(), ApiError> {
     }
     let message = format!("this agent serves only the model {:?}", agent.model.name);
     Err(ApiError::new(Code::ModelNotFound, message).at(&Pointer::root().key("model")))
+}
+
+/// Whether a text may fit the context: to cut up one that cannot would take seconds and a hundred times its size.
+///
+/// # Errors
+/// 422 with the tokens that it has at least.
+pub(super) fn check_length(agent: &Agent, text: &str) -> Result<(), ApiError> {
+    let (least, limit) = (agent.engine.tokenizer().tokens_at_least(text.len()), agent.model.context_tokens as usize);
+    if least <= limit {
+        return Ok(());
+    }
+    let message = format!("the prompt has more than {least} tokens, the context is {limit}: shorten it");
+    Err(ApiError::new(Code::ContextTooLong, message))
 }
 
 /// Whether all of a request's choices can ever be in the engine together.

@@ -1,0 +1,45 @@
+//! Memory that this process may use: what the machine has left, and the least limit of its control groups (v2).
+
+use std::path::Path;
+
+/// Bytes; none where neither is known.
+pub fn usable_memory() -> Option<u64> {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let machine = available(&read("/proc/meminfo"));
+    let group = group_limit(Path::new("/sys/fs/cgroup"), &read("/proc/self/cgroup"));
+    machine.into_iter().chain(group).min()
+}
+
+fn available(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// The least of the limits on the way from this process's group (`0::/path`) up to the root.
+fn group_limit(root: &Path, memberships: &str) -> Option<u64> {
+    let path = memberships.lines().find_map(|line| line.strip_prefix("0::"))?;
+    // Inside a container the path may be the host's, which is not there: then the root is the group itself.
+    let limit = |group: &Path| std::fs::read_to_string(root.join(group).join("memory.max")).ok()?.trim().parse().ok();
+    Path::new(path.trim_start_matches('/')).ancestors().filter_map(limit).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_limit_counts_and_none_is_no_limit() {
+        let root = tempfile::tempdir().unwrap();
+        let pod = root.path().join("pods/one");
+        std::fs::create_dir_all(&pod).unwrap();
+        assert_eq!(group_limit(root.path(), "0::/pods/one\n"), None);
+        std::fs::write(pod.join("memory.max"), "max\n").unwrap();
+        assert_eq!(group_limit(root.path(), "0::/pods/one\n"), None);
+        std::fs::write(root.path().join("pods/memory.max"), "4096\n").unwrap();
+        assert_eq!(group_limit(root.path(), "0::/pods/one\n"), Some(4096));
+        std::fs::write(pod.join("memory.max"), "1024\n").unwrap();
+        assert_eq!(group_limit(root.path(), "0::/pods/one\n"), Some(1024));
+        assert_eq!(available("MemTotal: 9 kB\nMemAvailable:    3 kB\n"), Some(3072));
+        assert_eq!(available(""), None);
+    }
+}
