@@ -118,13 +118,13 @@ async fn rates_from_a_bad_moment_are_measured_anew_once_they_kept_somebody_out()
     device.starve(70);
     let config = EngineConfig { max_sequences: 1, clock: device.clock(), ..EngineConfig::default() };
     let handle = Engine::start(device.carry(model(1, None)), config).unwrap();
-    until("it has found out how fast it is", || handle.load().step_base_us > 100_000).await;
+    until("it has found out how fast it is", || handle.load().step_base_us > 100_000.0).await;
     device.starve(1);
     let asked = || handle.submit(within(&device, Duration::from_secs(3), request(1, 20, 20)));
     let refused = asked().unwrap_err();
     assert!(refused.retry_after().unwrap() >= Duration::from_secs(1), "another try at once cannot help: {refused}");
     device.pass(Duration::from_secs(6));
-    until("it has measured again", || handle.load().step_base_us < 20_000).await;
+    until("it has measured again", || handle.load().step_base_us < 20_000.0).await;
     assert_eq!(collect(asked().unwrap().1).await.done().usage.completion, 20);
     idle(&handle).await;
 }
