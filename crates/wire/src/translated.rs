@@ -55,6 +55,43 @@ impl Messages {
     }
 }
 
+/// What a chunk of a chat completion adds to its first choice, the only one that has a counterpart in another API.
+pub(crate) struct Said<'a> {
+    choice: &'a Value,
+}
+
+impl<'a> Said<'a> {
+    /// Of these choices.
+    pub(crate) fn each(choices: &'a [Value]) -> impl Iterator<Item = Self> {
+        let first = |choice: &&Value| choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;
+        choices.iter().filter(first).map(|choice| Self { choice })
+    }
+
+    fn delta(&self, name: &str) -> Option<&'a Value> {
+        self.choice.get("delta")?.get(name)
+    }
+
+    /// Text of this name, empty if there is none.
+    pub(crate) fn text(&self, name: &str) -> &'a str {
+        self.delta(name).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Parts of calls.
+    pub(crate) fn calls(&self) -> impl Iterator<Item = &'a Value> + use<'a> {
+        self.delta("tool_calls").and_then(Value::as_array).into_iter().flatten()
+    }
+
+    /// Log-probabilities of its text.
+    pub(crate) fn logprobs(&self) -> Option<&'a Value> {
+        self.choice.pointer("/logprobs/content")
+    }
+
+    /// Why it ended, if it did.
+    pub(crate) fn finish(&self) -> Option<&'a str> {
+        self.choice.get("finish_reason").and_then(Value::as_str)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

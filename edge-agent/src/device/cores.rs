@@ -3,9 +3,11 @@
 //! of each product, and two threads of one core share the units that a product keeps busy.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::thread::{CpuSet, sched_getaffinity};
+
+use super::cgroup::Limit;
 
 /// At least one.
 pub fn granted_cores() -> usize {
@@ -33,28 +35,12 @@ fn physical(root: &Path, processors: impl Iterator<Item = usize>) -> usize {
     processors.map(|p| siblings(p).trim().to_owned()).collect::<BTreeSet<_>>().len()
 }
 
-/// The least quota on the way from this process's group up to the root, in whole cores, rounded up.
-fn quota(root: &Path, memberships: &str) -> Option<usize> {
-    memberships.lines().filter_map(|line| group_quota(root, line)).min()
-}
+const QUOTA: Limit<f64> = Limit { controller: "cpu", mounts: &["cpu,cpuacct"], v2, v1 };
 
-/// A line of `/proc/self/cgroup`: `0::/path` (v2) or `4:cpu,cpuacct:/path` (v1).
-fn group_quota(root: &Path, line: &str) -> Option<usize> {
-    let mut fields = line.splitn(3, ':');
-    let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-    let (top, read): (PathBuf, fn(&Path) -> Option<f64>) = if controllers.is_empty() {
-        (root.to_owned(), v2)
-    } else if controllers.split(',').any(|c| c == "cpu") {
-        // Distributions mount the pair under either name.
-        let names = [controllers, "cpu", "cpu,cpuacct"];
-        (names.iter().map(|n| root.join(n)).find(|p| p.is_dir())?, v1)
-    } else {
-        return None;
-    };
-    // Inside a container the path may be the host's, which is not there: then the root is the group itself.
-    let relative = Path::new(path.trim_start_matches('/'));
-    let cores = relative.ancestors().filter_map(|a| read(&top.join(a))).fold(f64::INFINITY, f64::min);
-    cores.is_finite().then(|| (cores.ceil() as usize).max(1))
+/// The least quota on the way from this process's groups up to the root, in whole cores, rounded up.
+fn quota(root: &Path, memberships: &str) -> Option<usize> {
+    let least = QUOTA.all(root, memberships).into_iter().min_by(f64::total_cmp)?;
+    Some((least.ceil() as usize).max(1))
 }
 
 fn v2(group: &Path) -> Option<f64> {

@@ -1,6 +1,8 @@
-//! Memory that this process may use: what the machine has left, and the least limit of its control groups (v2).
+//! Memory that this process may use: what the machine has left, and the least limit of its control groups.
 
 use std::path::Path;
+
+use super::cgroup::Limit;
 
 /// Bytes; none where neither is known.
 pub fn usable_memory() -> Option<u64> {
@@ -15,12 +17,20 @@ fn available(meminfo: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The least of the limits on the way from this process's group (`0::/path`) up to the root.
+const LIMIT: Limit<u64> = Limit {
+    controller: "memory",
+    mounts: &[],
+    v2: |group| bytes(&group.join("memory.max")),
+    v1: |group| bytes(&group.join("memory.limit_in_bytes")),
+};
+
+/// What is no number, as `max`, is no limit.
+fn bytes(file: &Path) -> Option<u64> {
+    std::fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
 fn group_limit(root: &Path, memberships: &str) -> Option<u64> {
-    let path = memberships.lines().find_map(|line| line.strip_prefix("0::"))?;
-    // Inside a container the path may be the host's, which is not there: then the root is the group itself.
-    let limit = |group: &Path| std::fs::read_to_string(root.join(group).join("memory.max")).ok()?.trim().parse().ok();
-    Path::new(path.trim_start_matches('/')).ancestors().filter_map(limit).min()
+    LIMIT.all(root, memberships).into_iter().min()
 }
 
 #[cfg(test)]
@@ -39,6 +49,10 @@ mod tests {
         assert_eq!(group_limit(root.path(), "0::/pods/one\n"), Some(4096));
         std::fs::write(pod.join("memory.max"), "1024\n").unwrap();
         assert_eq!(group_limit(root.path(), "0::/pods/one\n"), Some(1024));
+        let old = root.path().join("memory/docker");
+        std::fs::create_dir_all(&old).unwrap();
+        std::fs::write(old.join("memory.limit_in_bytes"), "2048\n").unwrap();
+        assert_eq!(group_limit(root.path(), "4:cpu:/docker\n9:memory:/docker\n"), Some(2048));
         assert_eq!(available("MemTotal: 9 kB\nMemAvailable:    3 kB\n"), Some(3072));
         assert_eq!(available(""), None);
     }

@@ -14,6 +14,12 @@ impl Prompt {
         self.words(&self.text)
     }
 
+    /// Bytes of [`Self::text`].
+    pub fn bytes(&self) -> usize {
+        let marks = self.mark.map_or(0, |mark| self.text.matches(mark).count() * mark.len_utf8());
+        self.text.len() - marks
+    }
+
     /// A part of it as it was before it was marked.
     pub(super) fn words(&self, part: &str) -> String {
         self.mark.map_or_else(|| part.to_owned(), |mark| part.replace(mark, ""))

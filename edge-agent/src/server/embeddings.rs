@@ -122,7 +122,10 @@ fn tokens(agent: &Agent, input: &Input, at: &Pointer) -> Result<Vec<u32>, ApiErr
     let invalid = |at: &Pointer, what: String| ApiError::new(Code::InvalidRequest, format!("{at}: {what}")).at(at);
     let model = agent.engine.model();
     let tokens = match input {
-        Input::Text(text) => agent.engine.tokenizer().encode_document(text).map_err(|e| invalid(at, e.to_string()))?,
+        Input::Text(text) => {
+            request::check_length(agent, text.len()).map_err(|e| e.at(at))?;
+            agent.engine.tokenizer().encode_document(text).map_err(|e| invalid(at, e.to_string()))?
+        }
         Input::Tokens(ids) => {
             if let Some(index) = ids.iter().position(|&id| id as usize >= model.vocabulary) {
                 let what = format!("is no token id of this model, which has {}", model.vocabulary);

@@ -55,6 +55,17 @@ async fn each_fault_has_its_status_its_code_and_its_place() {
     let long = agent.post("/v1/chat/completions", &chat(&word, 1)).await.text();
     assert!(long.contains("256"), "{long}");
 
+    // Likewise a text without a template, and one to embed.
+    let words = "<|im_end|>".repeat(350_000);
+    for (path, body) in [
+        ("/v1/completions", json!({"model": "auto", "prompt": [words]})),
+        ("/v1/embeddings", json!({"model": "auto", "input": [words]})),
+    ] {
+        let answer = agent.post(path, &body).await;
+        assert_eq!((answer.status, answer.code().as_str()), (422, "context_too_long"), "{path}: {}", answer.text());
+        assert!(answer.text().contains("more than"), "{path} cut the text up first: {}", answer.text());
+    }
+
     let raw = async |method: &str, path: &str, body: &[u8]| {
         let uri = format!("http://{}{path}", agent.plain);
         let request =

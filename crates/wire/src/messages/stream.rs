@@ -7,6 +7,7 @@ use super::answer::{head, stop_reason, usage};
 use super::error;
 use crate::error::{Code, ErrorBody};
 use crate::sse;
+use crate::translated::Said;
 
 /// What a tier streams that no order of blocks can tell.
 pub const UNORDERED: &str = "the tier went back to a call that it had left";
@@ -46,16 +47,14 @@ impl Stream {
     /// [`UNORDERED`].
     pub fn chunk(&mut self, choices: &[Value], out: &mut impl Extend<Bytes>) -> Result<(), &'static str> {
         self.begin(out);
-        for choice in choices.iter().filter(|c| c.get("index").and_then(Value::as_u64).unwrap_or(0) == 0) {
-            let delta = choice.get("delta");
-            let said = |name: &str| delta.and_then(|d| d.get(name)).and_then(Value::as_str).unwrap_or_default();
-            self.text(said("content"), out);
-            self.refused |= !said("refusal").is_empty();
-            self.text(said("refusal"), out);
-            for call in delta.and_then(|d| d.get("tool_calls")).and_then(Value::as_array).into_iter().flatten() {
+        for said in Said::each(choices) {
+            self.text(said.text("content"), out);
+            self.refused |= !said.text("refusal").is_empty();
+            self.text(said.text("refusal"), out);
+            for call in said.calls() {
                 self.call(call, out)?;
             }
-            if let Some(finish) = choice.get("finish_reason").and_then(Value::as_str) {
+            if let Some(finish) = said.finish() {
                 finish.clone_into(&mut self.finish);
             }
         }

@@ -9,6 +9,7 @@ use super::answer::{call_id, call_item, end, item_status, message_id, message_it
 use super::request::Echo;
 use crate::messages::UNORDERED;
 use crate::sse;
+use crate::translated::Said;
 
 /// The stream of one response.
 pub struct Stream {
@@ -44,15 +45,13 @@ impl Stream {
     /// [`UNORDERED`].
     pub fn chunk(&mut self, choices: &[Value], out: &mut impl Extend<Bytes>) -> Result<(), &'static str> {
         self.begin(out);
-        for choice in choices.iter().filter(|c| c.get("index").and_then(Value::as_u64).unwrap_or(0) == 0) {
-            let delta = choice.get("delta");
-            let said = |name: &str| delta.and_then(|d| d.get(name)).and_then(Value::as_str).unwrap_or_default();
-            self.text(said("content"), choice.pointer("/logprobs/content"), out);
-            self.refusal(said("refusal"), out);
-            for call in delta.and_then(|d| d.get("tool_calls")).and_then(Value::as_array).into_iter().flatten() {
+        for said in Said::each(choices) {
+            self.text(said.text("content"), said.logprobs(), out);
+            self.refusal(said.text("refusal"), out);
+            for call in said.calls() {
                 self.call(call, out)?;
             }
-            if let Some(finish) = choice.get("finish_reason").and_then(Value::as_str) {
+            if let Some(finish) = said.finish() {
                 finish.clone_into(&mut self.finish);
             }
         }

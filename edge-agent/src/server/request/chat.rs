@@ -33,7 +33,7 @@ pub(super) fn read(agent: &Agent, body: Value) -> Result<Job, ApiError> {
     let messages = history::messages(&format, &request.messages, offered)?;
     let refused = |e: &dyn std::fmt::Display| ApiError::new(Code::InvalidRequest, e.to_string());
     let prompt = template.render(&messages, offered.filter(|_| format.native)).map_err(|e| refused(&e))?;
-    check_length(agent, &prompt.text())?;
+    check_length(agent, prompt.bytes())?;
     let tokenizer = agent.engine.tokenizer();
     let tokens = tokenizer.encode_prompt(&prompt).map_err(|e| refused(&e))?;
 

@@ -159,16 +159,16 @@ pub(super) fn check_model(agent: &Agent, asked: &str) -> Result<(), ApiError> {
     Err(ApiError::new(Code::ModelNotFound, message).at(&Pointer::root().key("model")))
 }
 
-/// Whether a text may fit the context: to cut up one that cannot would take seconds and a hundred times its size.
+/// Whether a text of so many bytes may fit the context: to cut up one that cannot would take seconds and a hundred times its size.
 ///
 /// # Errors
 /// 422 with the tokens that it has at least.
-pub(super) fn check_length(agent: &Agent, text: &str) -> Result<(), ApiError> {
-    let (least, limit) = (agent.engine.tokenizer().tokens_at_least(text.len()), agent.model.context_tokens as usize);
+pub(in crate::server) fn check_length(agent: &Agent, bytes: usize) -> Result<(), ApiError> {
+    let (least, limit) = (agent.engine.tokenizer().tokens_at_least(bytes), agent.model.context_tokens as usize);
     if least <= limit {
         return Ok(());
     }
-    let message = format!("the prompt has more than {least} tokens, the context is {limit}: shorten it");
+    let message = format!("the text has more than {least} tokens, the context is {limit}: shorten it");
     Err(ApiError::new(Code::ContextTooLong, message))
 }
 

@@ -5,7 +5,7 @@ use terrace_wire::completion::{CompletionRequest, OnePrompt};
 use terrace_wire::error::{Code, ErrorBody};
 use terrace_wire::pointer::Pointer;
 
-use super::{Job, check_model, of, sampling};
+use super::{Job, check_length, check_model, of, sampling};
 use crate::engine::GenerateRequest;
 use crate::server::Agent;
 use crate::server::error::ApiError;
@@ -34,6 +34,7 @@ pub(super) fn read(agent: &Agent, body: Value) -> Result<Job, ApiError> {
         let at = if several { at.index(i) } else { at.clone() };
         let tokens = match &prompt {
             OnePrompt::Text(text) => {
+                check_length(agent, text.len()).map_err(|e| e.at(&at))?;
                 tokenizer.encode(text).map_err(|e| ErrorBody::about(Code::InvalidRequest, &at, e))?
             }
             OnePrompt::Tokens(ids) => {
