@@ -2,7 +2,7 @@
 //!
 //! For every kind of weights: the rate at which one row of activations reads weights that no cache holds, beside the
 //! rate at which plain loads read memory in the same run; and what several rows at once compute, from a matrix that the
-//! second cache holds. Each figure is the lower quartile of many short runs, since other programs may share the cores.
+//! second cache holds, as a prompt's where the processor has something of its own for those. Each figure is the lower quartile of many short runs, since other programs may share the cores.
 #![expect(clippy::print_stdout, reason = "its output")]
 
 use std::hint::black_box;
@@ -16,7 +16,9 @@ use terrace_agent::kernels::{Matrix, set_threads};
 const LARGE: usize = 128 << 20;
 const PIECE: usize = 1 << 20;
 const COLUMNS: usize = 1536;
-const COUNTS: [usize; 9] = [1, 2, 3, 4, 5, 7, 8, 16, 64];
+const COUNTS: [usize; 9] = [1, 2, 4, 7, 8, 15, 16, 64, 256];
+/// As many rows as this, or more, count as a prompt's.
+const PROMPT: usize = 16;
 
 fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
@@ -67,7 +69,7 @@ fn decode(kind: GgmlType) -> f64 {
     let seconds = quartile(Duration::from_secs(1), || {
         if let Some((matrix, packed)) = pieces.next() {
             out.resize(matrix.rows, 0.0);
-            matrix.multiply(packed, &x, &mut out);
+            matrix.multiply(packed, &x, 0, &mut out);
         }
     });
     matrices[0].1.len() as f64 / seconds / 1e9
@@ -78,7 +80,8 @@ fn compute(kind: GgmlType, count: usize) -> f64 {
     let (matrix, packed) = matrix(kind, 192);
     let x = activations(count * COLUMNS);
     let mut out = vec![0.0; matrix.rows * count];
-    let seconds = quartile(Duration::from_millis(150), || matrix.multiply(&packed, &x, &mut out));
+    let prompts = if count >= PROMPT { count } else { 0 };
+    let seconds = quartile(Duration::from_millis(150), || matrix.multiply(&packed, &x, prompts, &mut out));
     (2 * matrix.rows * COLUMNS * count) as f64 / seconds / 1e9
 }
 

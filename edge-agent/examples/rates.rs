@@ -9,7 +9,7 @@ use terrace_agent::device::Cpu;
 use terrace_agent::model::{BLOCK_TOKENS, Feed, LoadOptions, LoadedModel, Wanted};
 
 const PREFILL: usize = 512;
-const CHUNK: usize = 64;
+const CHUNK: usize = 256;
 const DECODE: usize = 128;
 const BATCH: usize = 8;
 const REPEATS: usize = 5;
@@ -32,7 +32,8 @@ fn main() -> anyhow::Result<()> {
     let all: Vec<u32> = (0..(BATCH * CONTEXT / BLOCK_TOKENS) as u32).collect();
     let tables: Vec<&[u32]> = all.chunks(CONTEXT / BLOCK_TOKENS).collect();
     let mut step = |sequences: usize, tokens: &[u32], position: usize| {
-        let feed = |blocks| Feed { blocks, tokens, position, wanted: Wanted::NEXT };
+        let generated = tokens.len() == 1;
+        let feed = |blocks| Feed { blocks, tokens, position, generated, wanted: Wanted::NEXT };
         let feeds: Vec<_> = tables[..sequences].iter().copied().map(feed).collect();
         timed(|| model.network.step(&feeds))
     };

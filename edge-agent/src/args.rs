@@ -94,7 +94,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Device::Auto)]
     pub device: Device,
 
-    /// Instructions of the processor to use at most: portable, avx2, avx-vnni, avx512, avx512-vnni, neon or neon-dot; the widest it has by default
+    /// Instructions of the processor to use at most: portable, avx2, avx-vnni, avx512, avx512-vnni, amx, neon or neon-dot; the widest it has by default
     #[arg(long, value_name = "NAME", env = "TERRACE_CPU")]
     pub cpu: Option<Cpu>,
 

@@ -8,6 +8,7 @@ mod asking;
 mod tiny;
 
 use asking::{ask, collect, engine, idle, model};
+use terrace_agent::device::Cpu;
 use terrace_agent::engine::{CacheDomain, Engine, EngineConfig, FinishReason, GenerateRequest, Sampling};
 use terrace_agent::model::{BLOCK_TOKENS, Feed, Pooling, Rows, Wanted};
 
@@ -31,9 +32,15 @@ async fn a_prefix_is_computed_once_and_the_text_is_the_same_to_the_bit() {
     turn.extend(prompt(9, 20));
     let history = ask(&handle, GenerateRequest::new(turn.clone(), 10)).await;
     // All but the answer's last token went through the network.
-    assert_eq!(history.done().usage.cached as usize, (100 + 29) / BLOCK_TOKENS * BLOCK_TOKENS);
+    let went_through = 100 + cold.ids().len() - 1;
+    assert_eq!(history.done().usage.cached as usize, went_through / BLOCK_TOKENS * BLOCK_TOKENS);
     let fresh = engine(EngineConfig::default());
-    assert_eq!(ask(&fresh, GenerateRequest::new(turn, 10)).await.tokens, history.tokens);
+    let again = ask(&fresh, GenerateRequest::new(turn, 10)).await;
+    // With AMX, what was said is computed otherwise when it comes back as a prompt: the same text, not the same bits.
+    assert_eq!(again.ids(), history.ids());
+    if Cpu::detect() != Cpu::Amx {
+        assert_eq!(again.tokens, history.tokens);
+    }
 
     // Partly shared: up to the block where they part.
     let mut parting = prompt(1, 100);
@@ -140,7 +147,8 @@ async fn hidden_states_are_the_networks_mean_and_last() {
     let mut network = model(1, None).network;
     let blocks: Vec<u32> = (0..6).collect();
     let wanted = Wanted { logits: Rows::None, hidden: Some(Pooling::MeanAndLast) };
-    let output = network.step(&[Feed { blocks: &blocks, tokens: &tokens, position: 0, wanted }]).remove(0);
+    let prompt = Feed { blocks: &blocks, tokens: &tokens, position: 0, generated: false, wanted };
+    let output = network.step(&[prompt]).remove(0);
     let expected = output.hidden.unwrap();
 
     let handle = engine(EngineConfig { prefill_chunk: 32, ..EngineConfig::default() });

@@ -25,7 +25,7 @@ fn error(found: &[f32], expected: &[f64]) -> f64 {
 }
 
 fn feed<'a>(blocks: &'a [u32], tokens: &'a [u32], position: usize) -> Feed<'a> {
-    Feed { blocks, tokens, position, wanted: Wanted::NEXT }
+    Feed { blocks, tokens, position, generated: false, wanted: Wanted::NEXT }
 }
 
 const POSITIONS: usize = 40;
@@ -135,7 +135,7 @@ fn chunks_batches_and_blocks_change_no_bit() {
         // Alone and beside another sequence, in chunks that end inside blocks and at their borders.
         for (turn, len) in [17, 1, 14, 1, 1, 33, 30, 1, 1, 1].into_iter().enumerate() {
             let chunk = Feed { wanted: both, ..feed(&parts, &tokens[position..position + len], position) };
-            let beside = feed(&others, &other[position..position + len], position);
+            let beside = Feed { generated: true, ..feed(&others, &other[position..position + len], position) };
             let silent =
                 Feed { wanted: Wanted::default(), ..feed(&others, &other[position..position + len], position) };
             let step = match turn % 3 {

@@ -128,10 +128,12 @@ async fn confidence_is_of_the_distribution_before_temperature_filters_and_penalt
 
     // The same tokens through the network, and the definitions in 64 bits.
     let mut network = model(1, None).network;
-    let all: Vec<u32> = prompt.iter().chain(&ids).copied().collect();
     let blocks: Vec<u32> = (0..16).collect();
     let wanted = Wanted { logits: Rows::All, hidden: None };
-    let rows = network.step(&[Feed { blocks: &blocks, tokens: &all, position: 0, wanted }]).remove(0).logits;
+    let mut rows = Vec::new();
+    for (tokens, position, generated) in [(&prompt, 0, false), (&ids, prompt.len(), true)] {
+        rows.extend(network.step(&[Feed { blocks: &blocks, tokens, position, generated, wanted }]).remove(0).logits);
+    }
     let (mut logprobs, mut entropy, mut margin) = (Vec::new(), 0.0, 0.0);
     for (row, id) in rows[prompt.len() - 1..].iter().zip(&ids) {
         let largest = row.iter().copied().fold(f32::MIN, f32::max);

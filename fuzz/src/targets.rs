@@ -43,7 +43,13 @@ pub fn gguf(data: &[u8]) {
     };
     let Ok(mut model) = LoadedModel::from_file(&file, &options) else { return };
     let tokens = [0, model.info.vocabulary as u32 - 1];
-    let out = model.network.step(&[Feed { blocks: &[0], tokens: &tokens, position: 0, wanted: Wanted::NEXT }]);
+    let out = model.network.step(&[Feed {
+        blocks: &[0],
+        tokens: &tokens,
+        position: 0,
+        generated: false,
+        wanted: Wanted::NEXT,
+    }]);
     assert_eq!(out[0].logits[0].len(), model.info.vocabulary);
 }
 

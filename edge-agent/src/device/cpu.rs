@@ -19,6 +19,8 @@ pub enum Cpu {
     AvxVnni,
     /// AVX-512 with 8-bit dot products.
     Avx512Vnni,
+    /// That, and AMX for prompts: tiles of 8-bit numbers.
+    Amx,
 }
 
 /// What [`Cpu::detect`] says: one more than the place in [`Cpu::ALL`]; 0 before it was asked.
@@ -26,8 +28,8 @@ static CHOICE: AtomicU8 = AtomicU8::new(0);
 
 impl Cpu {
     /// Every choice, narrowest first.
-    pub const ALL: [Cpu; 7] =
-        [Cpu::Portable, Cpu::Neon, Cpu::NeonDot, Cpu::Avx2, Cpu::Avx512, Cpu::AvxVnni, Cpu::Avx512Vnni];
+    pub const ALL: [Cpu; 8] =
+        [Cpu::Portable, Cpu::Neon, Cpu::NeonDot, Cpu::Avx2, Cpu::Avx512, Cpu::AvxVnni, Cpu::Avx512Vnni, Cpu::Amx];
 
     /// The widest that this processor has, unless [`Cpu::choose`] said otherwise.
     pub fn detect() -> Cpu {
@@ -66,6 +68,7 @@ impl Cpu {
                 Cpu::AvxVnni => avx2 && has!("avxvnni"),
                 Cpu::Avx512 => avx512,
                 Cpu::Avx512Vnni => avx512 && has!("avx512vnni"),
+                Cpu::Amx => avx512 && has!("avx512vnni") && super::amx::is_there(),
                 Cpu::Neon | Cpu::NeonDot => false,
             }
         }
@@ -87,12 +90,12 @@ impl Cpu {
 
     /// Whether code that asks for AVX2, FMA and F16C may run.
     pub fn has_avx2(self) -> bool {
-        matches!(self, Cpu::Avx2 | Cpu::AvxVnni | Cpu::Avx512 | Cpu::Avx512Vnni)
+        matches!(self, Cpu::Avx2 | Cpu::AvxVnni) || self.has_avx512()
     }
 
     /// Whether code that asks for AVX-512 F, BW, DQ and VL may run.
     pub fn has_avx512(self) -> bool {
-        matches!(self, Cpu::Avx512 | Cpu::Avx512Vnni)
+        matches!(self, Cpu::Avx512 | Cpu::Avx512Vnni | Cpu::Amx)
     }
 
     /// What to fall back to where this one's kernel is not to be trusted.
@@ -103,6 +106,7 @@ impl Cpu {
             Cpu::NeonDot => Some(Cpu::Neon),
             Cpu::Avx512 | Cpu::AvxVnni => Some(Cpu::Avx2),
             Cpu::Avx512Vnni => Some(Cpu::Avx512),
+            Cpu::Amx => Some(Cpu::Avx512Vnni),
         }
     }
 
@@ -116,6 +120,7 @@ impl Cpu {
             Cpu::Avx512 => "avx512",
             Cpu::AvxVnni => "avx-vnni",
             Cpu::Avx512Vnni => "avx512-vnni",
+            Cpu::Amx => "amx",
         }
     }
 }
@@ -141,6 +146,7 @@ impl std::fmt::Display for Cpu {
             Cpu::Avx512 => "AVX-512",
             Cpu::AvxVnni => "AVX2 with VNNI",
             Cpu::Avx512Vnni => "AVX-512 with VNNI",
+            Cpu::Amx => "AVX-512 with VNNI and AMX",
         })
     }
 }
@@ -158,7 +164,7 @@ mod tests {
                 assert!(!cpu.is_there() || narrower.is_there(), "{cpu} without {narrower}");
                 (cpu, steps) = (narrower, steps + 1);
             }
-            assert!(cpu == Cpu::Portable && steps < 4);
+            assert!(cpu == Cpu::Portable && steps < 5);
         }
     }
 

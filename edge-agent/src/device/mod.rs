@@ -1,5 +1,6 @@
 //! What this machine gives the engine: instructions of its processor, cores that the container may use, its GPU.
 
+mod amx;
 mod cgroup;
 mod cores;
 mod cpu;

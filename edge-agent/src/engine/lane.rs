@@ -110,9 +110,15 @@ impl Lane {
         self.left() == 1 && self.sequence.completion() > 0
     }
 
-    /// As the plan sees it.
+    /// Where its prompt ends, and its answer begins.
+    pub(super) fn border(&self) -> usize {
+        self.sequence.request.prompt.len()
+    }
+
+    /// As the plan sees it. After a preemption the answer is computed again too, in steps of its own.
     pub(super) fn prompt(&self) -> Prompt {
-        Prompt { position: self.position, left: self.left() }
+        let end = if self.position < self.border() { self.border() } else { self.tokens.len() };
+        Prompt { position: self.position, left: end - self.position }
     }
 
     /// Tokens of the answer that are still to be expected: at least one while it runs.

@@ -42,8 +42,9 @@ pub(super) fn quantize(values: &[f32], out: &mut [Quantized]) {
             *q = *whole as i8;
         }
         let scale = if finite { max / 127.0 } else { f32::NAN };
-        let half: i32 = whole[..16].iter().sum();
-        let rest: i32 = whole[16..].iter().sum();
+        // Where something is not finite these are any numbers, and the scale says so.
+        let sum = |whole: &[i32]| whole.iter().fold(0, |sum: i32, x| sum.wrapping_add(*x));
+        let (half, rest) = (sum(&whole[..16]), sum(&whole[16..]));
         out.scale = scale;
         out.half = scale * half as f32;
         out.sum = scale * (half.wrapping_add(rest)) as f32;

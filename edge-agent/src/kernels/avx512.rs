@@ -12,7 +12,7 @@ use super::vector::Vector;
 use crate::gguf::GgmlType;
 
 /// Sixteen rows; `VNNI`: with `vpdpbusd`.
-struct Avx512<const VNNI: bool>;
+pub(super) struct Avx512<const VNNI: bool>;
 
 impl<const VNNI: bool> Vector for Avx512<VNNI> {
     type Floats = __m512;

@@ -164,7 +164,7 @@ fn offered(cpu: Cpu, kind: GgmlType) -> Kernel {
         #[cfg(target_arch = "x86_64")]
         Cpu::Avx512 => super::avx512::base::kernel(kind),
         #[cfg(target_arch = "x86_64")]
-        Cpu::Avx512Vnni => super::avx512::vnni::kernel(kind),
+        Cpu::Avx512Vnni | Cpu::Amx => super::avx512::vnni::kernel(kind),
         #[cfg(target_arch = "aarch64")]
         Cpu::Neon => super::neon::base::kernel(kind),
         #[cfg(target_arch = "aarch64")]

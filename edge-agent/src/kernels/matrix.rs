@@ -58,16 +58,30 @@ impl Matrix {
         layout::unpack_row(self.kind, bytes, self.columns, row, out);
     }
 
-    /// `out[m][rows] = x[m][columns] * weights^T`. `x` and `out` hold whole rows of the same count; `bytes` comes from
-    /// [`Matrix::pack`].
-    pub fn multiply(&self, bytes: &[u8], x: &[f32], out: &mut [f32]) {
-        self.multiply_on(Cpu::detect(), bytes, x, out);
+    /// `out[m][rows] = x[m][columns] * weights^T`. `x` and `out` hold whole rows of the same count, of which the first
+    /// `prompts` come from prompts: where the processor has something for many rows at once, those take it, however
+    /// many they are. A row's numbers do not depend on the other rows. `bytes` comes from [`Matrix::pack`].
+    pub fn multiply(&self, bytes: &[u8], x: &[f32], prompts: usize, out: &mut [f32]) {
+        self.multiply_on(Cpu::detect(), bytes, x, prompts, out);
     }
 
-    pub(super) fn multiply_on(&self, cpu: Cpu, bytes: &[u8], x: &[f32], out: &mut [f32]) {
+    pub(super) fn multiply_on(&self, cpu: Cpu, bytes: &[u8], x: &[f32], prompts: usize, out: &mut [f32]) {
         let count = x.len() / self.columns;
         assert!(x.len() == count * self.columns && out.len() == count * self.rows, "rows of the wrong length");
         assert!(bytes.len() == self.bytes(), "weights of another shape");
+        #[cfg(target_arch = "x86_64")]
+        let (x, out, count) = if prompts > 0 && cpu == Cpu::Amx && super::amx::takes(self.kind) {
+            let ((prompts, x), (to, out)) = (x.split_at(prompts * self.columns), out.split_at_mut(prompts * self.rows));
+            super::amx::multiply(self, bytes, prompts, to);
+            (x, out, x.len() / self.columns)
+        } else {
+            (x, out, count)
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = prompts;
+        if count == 0 {
+            return;
+        }
         if !takes_quantized(self.kind) {
             return self.multiply_rows(cpu, bytes, Rows::Plain(x), count, out);
         }
@@ -82,9 +96,6 @@ impl Matrix {
 
     /// Threads take runs of groups; in each, a few groups stay near while all rows pass in tiles.
     fn multiply_rows(&self, cpu: Cpu, bytes: &[u8], x: Rows<'_>, count: usize, out: &mut [f32]) {
-        if count == 0 {
-            return;
-        }
         let kernel = Kernel::of(cpu, self.kind);
         let (groups, size, rows) = (self.rows.div_ceil(GROUP), self.group_bytes(), self.rows);
         let run = (groups / (threads() * 4)).clamp(4, 256).next_multiple_of(kernel.groups);
@@ -182,20 +193,40 @@ mod tests {
                 seen.iter_mut().zip(block.q).for_each(|(s, q)| *s = block.scale * f32::from(q));
             }
         }
-        let reference: Vec<f64> = seen
-            .chunks_exact(columns)
-            .flat_map(|x| weights.chunks_exact(columns).map(move |w| (w, x)))
-            .map(|(w, x)| w.iter().zip(x).map(|(w, x)| f64::from(*w) * f64::from(*x)).sum())
-            .collect();
+        let products = |x: &[f32]| -> Vec<f64> {
+            x.chunks_exact(columns)
+                .flat_map(|x| weights.chunks_exact(columns).map(move |w| (w, x)))
+                .map(|(w, x)| w.iter().zip(x).map(|(w, x)| f64::from(*w) * f64::from(*x)).sum())
+                .collect()
+        };
+        let (reference, exact) = (products(&seen), products(&x));
         for cpu in Cpu::ALL.into_iter().filter(|cpu| cpu.is_there()) {
-            let mut out = vec![f32::NAN; rows * count];
-            matrix.multiply_on(cpu, &packed, &x, &mut out);
-            let error = error(&out, &reference);
-            assert!(error < 1e-3, "{kind} {rows}x{columns} times {count} on {cpu}: {error}");
-            // A row's numbers do not depend on what else is in the batch, to the bit.
-            let mut alone = vec![f32::NAN; rows];
-            matrix.multiply_on(cpu, &packed, &x[..columns], &mut alone);
-            assert_eq!(alone, out[..rows], "{kind} {rows}x{columns} times {count} on {cpu}");
+            for prompts in [0, count / 2, count] {
+                let mut out = vec![f32::NAN; rows * count];
+                matrix.multiply_on(cpu, &packed, &x, prompts, &mut out);
+                let (first, rest) = out.split_at(rows * prompts);
+                let mut errors = vec![error(rest, &reference[first.len()..])];
+                if cpu == Cpu::Amx && takes_quantized(kind) {
+                    // Tiles take a prompt's activations as they are, and both sides in sixteen bits: a product that happens
+                    // to cancel out is measured by what such products are on the average.
+                    let norm = |x: &[f32]| x.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>();
+                    let usual = (norm(&weights) * norm(&x[..prompts * columns]) / columns as f64).sqrt();
+                    let own = exact[..first.len()].iter().map(|x| x * x).sum::<f64>().sqrt();
+                    errors.push(error(first, &exact[..first.len()]) * own / usual.max(own).max(1e-15));
+                } else {
+                    errors.push(error(first, &reference[..first.len()]));
+                }
+                for error in errors {
+                    assert!(error < 1e-3, "{kind} {rows}x{columns} times {prompts} of {count} on {cpu}: {error}");
+                }
+                // A row's numbers do not depend on what else is in the batch, to the bit.
+                for at in [0, count - 1] {
+                    let (mut alone, x) = (vec![f32::NAN; rows], &x[at * columns..(at + 1) * columns]);
+                    matrix.multiply_on(cpu, &packed, x, usize::from(at < prompts), &mut alone);
+                    let among = &out[at * rows..(at + 1) * rows];
+                    assert_eq!(alone, among, "{kind} {rows}x{columns}, row {at} of {count} on {cpu}");
+                }
+            }
         }
         for at in [0, rows / 2, rows - 1] {
             let mut row = vec![0.0; columns];
@@ -242,12 +273,19 @@ mod tests {
             let (matrix, packed) = Matrix::pack(kind, &bytes, 8, columns);
             let x = vec![-1.0; columns];
             let mut plain = vec![0.0; 8];
-            matrix.multiply_on(Cpu::Portable, &packed, &x, &mut plain);
+            matrix.multiply_on(Cpu::Portable, &packed, &x, 0, &mut plain);
             for cpu in Cpu::ALL.into_iter().filter(|cpu| cpu.is_there()) {
-                let mut fast = vec![0.0; 8];
-                matrix.multiply_on(cpu, &packed, &x, &mut fast);
-                let near = fast.iter().zip(&plain).all(|(f, p)| (f - p).abs() <= 1e-4 * p.abs());
-                assert!(near, "{kind} on {cpu}: {fast:?} {plain:?}");
+                for prompts in [0, 1] {
+                    let mut fast = vec![0.0; 8];
+                    matrix.multiply_on(cpu, &packed, &x, prompts, &mut fast);
+                    // Sixteen bits are as fine as the row's largest number allows.
+                    let largest = plain.iter().fold(0.0f32, |most, p| most.max(p.abs()));
+                    let near = fast
+                        .iter()
+                        .zip(&plain)
+                        .all(|(f, p)| (f - p).abs() <= 1e-4 * if prompts == 1 { largest } else { p.abs() });
+                    assert!(near, "{kind} on {cpu}: {fast:?} {plain:?}");
+                }
             }
         }
     }

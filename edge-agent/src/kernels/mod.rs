@@ -8,6 +8,8 @@
 //! shared job.
 
 mod activation;
+#[cfg(target_arch = "x86_64")]
+mod amx;
 mod attention;
 #[cfg(target_arch = "x86_64")]
 mod avx2;

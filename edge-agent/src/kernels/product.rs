@@ -37,7 +37,7 @@ struct Run<V: Vector> {
 }
 
 /// What stands in front of a group's runs. Kinds without one leave what they do not use zero.
-struct Header<V: Vector> {
+pub(super) struct Header<V: Vector> {
     scales: V::Floats,
     mins: V::Floats,
     /// Six- or eight-bit scales of K-quants: 4 of 8 runs' scales, of the other 4, and their minimums; or Q6_K's.
@@ -50,7 +50,7 @@ const fn has_mins<V: Vector>(kind: GgmlType) -> bool {
 }
 
 #[inline(always)]
-unsafe fn read_header<V: Vector, K: Kind>(at: *const u8, stride: usize) -> Header<V> {
+pub(super) unsafe fn read_header<V: Vector, K: Kind>(at: *const u8, stride: usize) -> Header<V> {
     // SAFETY: the caller's promise covers the header.
     unsafe {
         let scales = V::halves(at, stride);
@@ -82,6 +82,19 @@ unsafe fn read_header<V: Vector, K: Kind>(at: *const u8, stride: usize) -> Heade
 unsafe fn read_run<V: Vector, K: Kind>(header: &Header<V>, index: usize, at: *const u8, stride: usize) -> Run<V> {
     // SAFETY: the caller's promise covers the run.
     unsafe {
+        let (scales, mins) = run_scales::<V, K>(header, index);
+        Run { scales, mins, quants: read_quants::<V, K>(at, stride) }
+    }
+}
+
+/// Scales and minimums of a block's `index`-th run, as in [`Run`].
+#[inline(always)]
+pub(super) unsafe fn run_scales<V: Vector, K: Kind>(
+    header: &Header<V>,
+    index: usize,
+) -> ([V::Floats; 2], [V::Floats; 2]) {
+    // SAFETY: numbers in registers.
+    unsafe {
         let (mut scales, mut mins) = ([header.scales; 2], [header.mins; 2]);
         match K::KIND {
             GgmlType::Q4_K | GgmlType::Q5_K => {
@@ -100,12 +113,12 @@ unsafe fn read_run<V: Vector, K: Kind>(header: &Header<V>, index: usize, at: *co
             }
             _ => {}
         }
-        Run { scales, mins, quants: read_quants::<V, K>(at, stride) }
+        (scales, mins)
     }
 }
 
 #[inline(always)]
-unsafe fn read_quants<V: Vector, K: Kind>(at: *const u8, stride: usize) -> [V::Bytes; 8] {
+pub(super) unsafe fn read_quants<V: Vector, K: Kind>(at: *const u8, stride: usize) -> [V::Bytes; 8] {
     // SAFETY: the caller's promise covers the run.
     unsafe {
         let vector = |index: usize| V::bytes(at.add(32 * index), stride);
@@ -219,7 +232,8 @@ unsafe fn each_run<V: Vector, K: Kind, const ONE: bool>(
             let front = read_header::<V, K>(at, stride);
             for index in 0..runs {
                 let at = at.add(header(K::KIND) + index * run(K::KIND));
-                if ONE {
+                // Rows that pass later find the weights near.
+                {
                     for line in (0..size / runs).step_by(64) {
                         V::prefetch(at.wrapping_add(AHEAD + line), stride);
                     }

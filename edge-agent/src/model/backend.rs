@@ -17,8 +17,14 @@ pub trait QuantBackend: Backend {
     /// Rows as a file has them become what this device multiplies with; `columns` are whole blocks.
     fn pack(kind: GgmlType, bytes: &[u8], rows: usize, columns: usize) -> (Matrix, Vec<u8>);
 
-    /// `x[m, columns]` times the transposed weights, packed as [`Self::pack`] does: `[m, rows]`.
-    fn quant_linear(x: FloatTensor<Self>, weights: IntTensor<Self>, matrix: Matrix) -> FloatTensor<Self>;
+    /// `x[m, columns]` times the transposed weights, packed as [`Self::pack`] does: `[m, rows]`. The first `prompts`
+    /// rows come from prompts, which a device may multiply in another way than the tokens of answers: always the same.
+    fn quant_linear(
+        x: FloatTensor<Self>,
+        prompts: usize,
+        weights: IntTensor<Self>,
+        matrix: Matrix,
+    ) -> FloatTensor<Self>;
 
     /// Rows of packed weights by number, as an embedding is looked up: `[ids, columns]`.
     fn quant_rows(weights: IntTensor<Self>, matrix: Matrix, ids: &[u32]) -> FloatTensor<Self>;
@@ -61,8 +67,8 @@ impl QuantBackend for Flex {
         (matrix, packed)
     }
 
-    fn quant_linear(x: FlexTensor, weights: FlexTensor, matrix: Matrix) -> FlexTensor {
-        rows(&x, matrix.rows, |x, out| matrix.multiply(weights.bytes(), x, out))
+    fn quant_linear(x: FlexTensor, prompts: usize, weights: FlexTensor, matrix: Matrix) -> FlexTensor {
+        rows(&x, matrix.rows, |x, out| matrix.multiply(weights.bytes(), x, prompts, out))
     }
 
     fn quant_rows(weights: FlexTensor, matrix: Matrix, ids: &[u32]) -> FlexTensor {

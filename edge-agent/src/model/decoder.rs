@@ -82,8 +82,8 @@ impl<B: QuantBackend> Block<B> {
     }
 
     /// Queries, keys and values of each row.
-    fn query_key_value(&self, x: Tensor<B, 2>) -> Tensor<B, 2> {
-        let qkv = self.query_key_value.forward(self.attention_norm.forward(x));
+    fn query_key_value(&self, x: Tensor<B, 2>, prompts: usize) -> Tensor<B, 2> {
+        let qkv = self.query_key_value.forward(self.attention_norm.forward(x), prompts);
         match &self.head_norms {
             Some(norms) => norms.forward(qkv),
             None => qkv,
@@ -91,14 +91,14 @@ impl<B: QuantBackend> Block<B> {
     }
 
     /// What follows attention: `x` is what came into the block, `seen` what its heads saw.
-    fn rest(&self, x: Tensor<B, 2>, seen: Tensor<B, 2>, gate: Gate) -> Tensor<B, 2> {
+    fn rest(&self, x: Tensor<B, 2>, seen: Tensor<B, 2>, prompts: usize, gate: Gate) -> Tensor<B, 2> {
         let post = |norm: &Option<RmsNorm<B>>, x: Tensor<B, 2>| match norm {
             Some(norm) => norm.forward(x),
             None => x,
         };
-        let x = x + post(&self.attention_post_norm, self.output.forward(seen));
-        let gate_up = self.gate_up.forward(self.feed_forward_norm.forward(x.clone()));
-        x + post(&self.feed_forward_post_norm, self.down.forward(gated(gate_up, gate)))
+        let x = x + post(&self.attention_post_norm, self.output.forward(seen, prompts));
+        let gate_up = self.gate_up.forward(self.feed_forward_norm.forward(x.clone()), prompts);
+        x + post(&self.feed_forward_post_norm, self.down.forward(gated(gate_up, gate), prompts))
     }
 }
 
@@ -128,7 +128,14 @@ impl<B: QuantBackend> Decoder<B> {
     }
 
     /// The last layer's output after some of the rows, normalised: what logits are made of. None if none are wanted.
-    fn hidden(&mut self, tokens: &[u32], spans: &[Span<'_>], wanted: &[usize]) -> Option<Tensor<B, 2>> {
+    /// The first `prompts` rows come from prompts.
+    fn hidden(
+        &mut self,
+        tokens: &[u32],
+        spans: &[Span<'_>],
+        mut prompts: usize,
+        wanted: &[usize],
+    ) -> Option<Tensor<B, 2>> {
         let (weights, c) = (&self.weights, &self.config);
         let angles: Vec<Tensor<B, 2>> = c
             .views
@@ -146,14 +153,16 @@ impl<B: QuantBackend> Decoder<B> {
         }
         for (layer, (block, cache)) in weights.blocks.iter().zip(&mut self.cache).enumerate() {
             let view = c.layers[layer];
-            let qkv = block.query_key_value(x.clone()).into_primitive().tensor();
+            let qkv = block.query_key_value(x.clone(), prompts).into_primitive().tensor();
             let angles = angles[view].clone().into_primitive().tensor();
             let mut seen: Tensor<B, 2> = wrap(B::cached_attention(c.views[view].attention, qkv, spans, angles, cache));
             if layer == last {
-                // What follows the last attention is only needed where something is wanted.
+                // What follows the last attention is only needed where something is wanted; those rows are few, and
+                // are multiplied alike whatever else is wanted.
+                prompts = 0;
                 (x, seen) = (pick(x, wanted)?, pick(seen, wanted)?);
             }
-            x = block.rest(x, seen, c.family.gate);
+            x = block.rest(x, seen, prompts, c.family.gate);
         }
         Some(weights.norm.forward(x))
     }
@@ -178,17 +187,26 @@ where
     Self: Send,
 {
     fn step(&mut self, feeds: &[Feed<'_>]) -> Vec<Output> {
+        // Rows of prompts stand together, in front.
+        let (prompts, answers): (Vec<_>, Vec<_>) = (0..feeds.len()).partition(|&at| !feeds[at].generated);
+        let order: Vec<usize> = [prompts, answers].concat();
+        let prompts = feeds.iter().filter(|f| !f.generated).map(|f| f.tokens.len()).sum();
+        let feeds: Vec<&Feed<'_>> = order.iter().map(|&at| &feeds[at]).collect();
         let tokens: Vec<u32> = feeds.iter().flat_map(|f| f.tokens).copied().collect();
         let spans = feeds.iter().map(|f| Span { blocks: f.blocks, position: f.position, len: f.tokens.len() });
         let spans: Vec<Span<'_>> = spans.collect();
-        let rows = StepRows::of(feeds);
-        let Some(hidden) = self.hidden(&tokens, &spans, &rows.hidden) else {
+        let rows = StepRows::of(&feeds);
+        let Some(hidden) = self.hidden(&tokens, &spans, prompts, &rows.hidden) else {
             return vec![Output::default(); feeds.len()];
         };
         let head = self.weights.head.as_ref().unwrap_or(&self.weights.embedding);
-        let logits = pick(hidden.clone(), &rows.logits).map(|x| numbers(head.forward(x))).unwrap_or_default();
+        let logits = pick(hidden.clone(), &rows.logits).map(|x| numbers(head.forward(x, 0))).unwrap_or_default();
         let pooled = feeds.iter().any(|f| f.wanted.hidden.is_some());
-        rows.outputs(feeds, &logits, self.config.vocabulary, if pooled { numbers(hidden) } else { Vec::new() })
+        let hidden = if pooled { numbers(hidden) } else { Vec::new() };
+        let outputs = rows.outputs(&feeds, &logits, self.config.vocabulary, hidden);
+        let mut placed: Vec<(usize, Output)> = order.into_iter().zip(outputs).collect();
+        placed.sort_unstable_by_key(|(at, _)| *at);
+        placed.into_iter().map(|(_, output)| output).collect()
     }
 
     fn copy_block(&mut self, from: u32, to: u32) {

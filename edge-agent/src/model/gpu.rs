@@ -22,7 +22,12 @@ impl<R: CubeRuntime> QuantBackend for CubeBackend<R, f32, i32, u8> {
         (Matrix { rows, columns, kind }, packed)
     }
 
-    fn quant_linear(x: FloatTensor<Self>, weights: IntTensor<Self>, matrix: Matrix) -> FloatTensor<Self> {
+    fn quant_linear(
+        x: FloatTensor<Self>,
+        _prompts: usize,
+        weights: IntTensor<Self>,
+        matrix: Matrix,
+    ) -> FloatTensor<Self> {
         on_rows(x, |client, x| gpu::product(client, &self::weights(weights, matrix), x))
     }
 

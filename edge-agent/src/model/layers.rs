@@ -36,9 +36,9 @@ impl<B: QuantBackend> QuantLinear<B> {
         QuantLinear { weights: Tensor::from_data(data, (device, DType::U8)), matrix }
     }
 
-    fn forward(&self, x: Tensor<B, 2>) -> Tensor<B, 2> {
+    fn forward(&self, x: Tensor<B, 2>, prompts: usize) -> Tensor<B, 2> {
         let x = x.into_primitive().tensor();
-        wrap(B::quant_linear(x, self.weights.clone().into_primitive(), self.matrix))
+        wrap(B::quant_linear(x, prompts, self.weights.clone().into_primitive(), self.matrix))
     }
 
     fn rows(&self, ids: &[u32]) -> Tensor<B, 2> {
@@ -66,10 +66,11 @@ impl<B: QuantBackend> Projection<B> {
         Projection { parts, bias: bias.map(|bias| vector(bias, device)) }
     }
 
-    pub(super) fn forward(&self, x: Tensor<B, 2>) -> Tensor<B, 2> {
+    /// Of rows of which the first `prompts` come from prompts.
+    pub(super) fn forward(&self, x: Tensor<B, 2>, prompts: usize) -> Tensor<B, 2> {
         let out = match self.parts.as_slice() {
-            [one] => one.forward(x),
-            parts => Tensor::cat(parts.iter().map(|p| p.forward(x.clone())).collect(), 1),
+            [one] => one.forward(x, prompts),
+            parts => Tensor::cat(parts.iter().map(|p| p.forward(x.clone(), prompts)).collect(), 1),
         };
         match &self.bias {
             Some(bias) => out + bias.clone().unsqueeze(),

@@ -30,6 +30,9 @@ pub struct Feed<'a> {
     pub tokens: &'a [u32],
     /// Where the first of them stands; everything before is in the cache.
     pub position: usize,
+    /// Whether they are the model's own, sampled before, rather than a prompt's: both are computed the same whenever
+    /// that is, but not by the same instructions.
+    pub generated: bool,
     /// What is wanted of it.
     pub wanted: Wanted,
 }

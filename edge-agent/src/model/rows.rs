@@ -11,7 +11,7 @@ pub(super) struct StepRows {
 }
 
 impl StepRows {
-    pub(super) fn of(feeds: &[Feed<'_>]) -> StepRows {
+    pub(super) fn of(feeds: &[&Feed<'_>]) -> StepRows {
         let mut rows = StepRows { hidden: Vec::new(), logits: Vec::new() };
         let mut end = 0;
         for feed in feeds {
@@ -27,14 +27,14 @@ impl StepRows {
     /// `logits` and `hidden` hold the rows that [`Self::of`] named; `hidden` may be empty where nobody pools.
     pub(super) fn outputs(
         &self,
-        feeds: &[Feed<'_>],
+        feeds: &[&Feed<'_>],
         logits: &[f32],
         vocabulary: usize,
         hidden: Vec<f32>,
     ) -> Vec<Output> {
         let width = hidden.len() / self.hidden.len().max(1);
         let (mut logits, mut place) = (logits.chunks_exact(vocabulary), 0);
-        let output = |feed: &Feed<'_>| {
+        let output = |feed: &&Feed<'_>| {
             let (states, rows) = counts(feed);
             let own = place * width..(place + states) * width;
             place += states;

@@ -124,16 +124,16 @@ impl Attention {
                     let size = TILE * self.width;
                     // SAFETY: each place is one task's.
                     let (partial, sums) = unsafe { (partials.part(place, 1), sums.part(place * size, size)) };
-                    partial[0] = tile.partial(stretch, sums);
+                    partial[0] = tile.stretch(stretch, sums);
                     return;
                 }
-                let mut sums = vec![0.0; 2 * TILE * self.width];
-                let total = tile.whole(&mut sums);
-                for query in 0..task.count {
-                    // SAFETY: each query has its own numbers of the result, and each is one task's.
-                    let out = unsafe { out.part(self.place(task, query), self.width) };
-                    total.normalise(query, &sums[query * self.width..(query + 1) * self.width], out);
-                }
+                tile.whole(|total, sums| {
+                    for query in 0..task.count {
+                        // SAFETY: each query has its own numbers of the result, and each is one task's.
+                        let out = unsafe { out.part(self.place(task, query), self.width) };
+                        total.normalise(query, &sums[query * self.width..(query + 1) * self.width], out);
+                    }
+                });
             });
         }
         self.merge(&tasks, &mut partials, &mut sums, out);

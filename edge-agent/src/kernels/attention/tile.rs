@@ -1,5 +1,6 @@
 //! A few queries that share their keys, over one stretch of positions or over all of them.
 
+use std::cell::RefCell;
 use std::ops::Range;
 
 use half::f16;
@@ -45,7 +46,19 @@ pub(super) struct Partial {
 }
 
 /// Scores, then weights, of a stretch.
-type Scores = [[f32; STRETCH]; TILE];
+pub(super) type Scores = [[f32; STRETCH]; TILE];
+
+/// What a thread needs for its tile; of no meaning between two.
+pub(super) struct Room {
+    scores: Scores,
+    /// Sums of a whole task and of one stretch.
+    sums: Vec<f32>,
+}
+
+thread_local! {
+    /// Made once: clearing it for every tile would take longer than some tiles do.
+    static ROOM: RefCell<Box<Room>> = RefCell::new(Box::new(Room { scores: [[0.0; STRETCH]; TILE], sums: Vec::new() }));
+}
 
 impl Partial {
     pub(super) const EMPTY: Partial = Partial { largest: [f32::NEG_INFINITY; TILE], weight: [0.0; TILE] };
@@ -75,25 +88,37 @@ impl Partial {
 }
 
 impl Tile<'_> {
-    /// Over everything that the queries see. `sums` has room for two tiles; the first holds the result.
-    pub(super) fn whole(&self, sums: &mut [f32]) -> Partial {
-        let (sums, part) = sums.split_at_mut(TILE * self.shape.width);
+    /// Over everything that the queries see; `then` gets the weighted sums of values.
+    pub(super) fn whole(&self, then: impl FnOnce(Partial, &[f32])) {
+        ROOM.with_borrow_mut(|room| {
+            let Room { scores, sums } = &mut **room;
+            sums.resize(2 * TILE * self.shape.width, 0.0);
+            let (sums, part) = sums.split_at_mut(TILE * self.shape.width);
+            then(self.stretches(scores, sums, part), sums);
+        });
+    }
+
+    /// Over one stretch. `sums` has room for a tile.
+    pub(super) fn stretch(&self, stretch: usize, sums: &mut [f32]) -> Partial {
+        ROOM.with_borrow_mut(|room| self.partial(stretch, &mut room.scores, sums))
+    }
+
+    fn stretches(&self, scores: &mut Scores, sums: &mut [f32], part: &mut [f32]) -> Partial {
         let mut total = Partial::EMPTY;
         let (first, end) = (self.positions[0], self.positions[self.count - 1] + 1);
         for (turn, stretch) in self.shape.stretches(first, end).enumerate() {
             if turn == 0 {
-                total = self.partial(stretch, sums);
+                total = self.partial(stretch, scores, sums);
             } else {
-                let partial = self.partial(stretch, part);
+                let partial = self.partial(stretch, scores, part);
                 total.merge(self.count, sums, &partial, part, self.shape.width);
             }
         }
         total
     }
 
-    /// Over one stretch. `sums` has room for a tile.
-    pub(super) fn partial(&self, stretch: usize, sums: &mut [f32]) -> Partial {
-        let mut scores: Scores = [[0.0; STRETCH]; TILE];
+    /// Over one stretch. `sums` has room for a tile; what was in it and in `scores` does not matter.
+    fn partial(&self, stretch: usize, scores: &mut Scores, sums: &mut [f32]) -> Partial {
         let start = stretch * STRETCH;
         let seen = |query: usize| {
             let visible = self.shape.visible(self.positions[query]);
@@ -103,19 +128,20 @@ impl Tile<'_> {
         let blocks = &self.blocks[start / BLOCK_TOKENS..][from..to.div_ceil(BLOCK_TOKENS)];
         #[cfg(target_arch = "x86_64")]
         if Cpu::detect().has_avx2() && self.shape.width.is_multiple_of(16) {
-            return super::wide::partial(self, blocks, from * BLOCK_TOKENS, to, &seen, &mut scores, sums);
+            return super::wide::partial(self, blocks, from * BLOCK_TOKENS, to, &seen, scores, sums);
         }
         for (index, block) in blocks.iter().enumerate() {
             let keys = &self.keys[self.shape.at(*block, self.kv_head)];
             let at = (from + index) * BLOCK_TOKENS;
-            for (query, scores) in self.queries[..self.count].iter().zip(&mut scores) {
+            for (query, scores) in self.queries[..self.count].iter().zip(scores.iter_mut()) {
                 let scores = &mut scores[at..at + BLOCK_TOKENS];
+                scores.fill(0.0);
                 for (q, keys) in query.iter().zip(keys.chunks_exact(BLOCK_TOKENS)) {
                     scores.iter_mut().zip(keys).for_each(|(score, key)| *score += q * key.to_f32());
                 }
             }
         }
-        let partial = weigh(self.count, &seen, &mut scores);
+        let partial = weigh(self.count, &seen, scores);
         sums.fill(0.0);
         let width = self.shape.width;
         for (index, block) in blocks.iter().enumerate() {

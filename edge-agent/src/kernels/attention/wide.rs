@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use half::f16;
 
-use super::tile::{Partial, TILE, Tile, weigh};
+use super::tile::{Partial, Scores, TILE, Tile, weigh};
 use super::{BLOCK_TOKENS, STRETCH};
 use crate::device::Cpu;
 
@@ -27,7 +27,7 @@ pub(super) fn partial(
     from: usize,
     to: usize,
     seen: &dyn Fn(usize) -> Range<usize>,
-    scores: &mut [[f32; STRETCH]; TILE],
+    scores: &mut Scores,
     sums: &mut [f32],
 ) -> Partial {
     macro_rules! counted {
@@ -131,7 +131,7 @@ macro_rules! with {
             from: usize,
             to: usize,
             seen: &dyn Fn(usize) -> Range<usize>,
-            scores: &mut [[f32; STRETCH]; TILE],
+            scores: &mut Scores,
             sums: &mut [f32],
         ) -> Partial {
             // SAFETY: the caller's promise.
@@ -151,7 +151,7 @@ unsafe fn with<S: Sixteen, const T: usize>(
     from: usize,
     to: usize,
     seen: &dyn Fn(usize) -> Range<usize>,
-    scores: &mut [[f32; STRETCH]; TILE],
+    scores: &mut Scores,
     sums: &mut [f32],
 ) -> Partial {
     let width = tile.shape.width;
@@ -190,7 +190,7 @@ unsafe fn score<S: Sixteen, const T: usize>(
     keys: *const f16,
     width: usize,
     at: usize,
-    scores: &mut [[f32; STRETCH]; TILE],
+    scores: &mut Scores,
 ) {
     // SAFETY: the caller's promise.
     unsafe {
@@ -213,7 +213,7 @@ unsafe fn score<S: Sixteen, const T: usize>(
 /// See [`Sixteen`], and the call for lengths.
 #[inline(always)]
 unsafe fn mix<S: Sixteen, const T: usize>(
-    weights: &[[f32; STRETCH]; TILE],
+    weights: &Scores,
     values: &[&[f16]; STRETCH / BLOCK_TOKENS],
     from: usize,
     to: usize,

@@ -1,0 +1,107 @@
+//! The tiles themselves: their shape, and one block of products.
+
+use std::arch::asm;
+use std::arch::x86_64::*;
+
+use super::{PANEL, ROWS, TILE, Tile};
+
+/// Gives the tiles back when dropped: a thread without them is switched faster.
+pub(super) struct Configured(());
+
+impl Drop for Configured {
+    fn drop(&mut self) {
+        // SAFETY: nobody has anything in them.
+        unsafe { asm!("tilerelease", options(nostack, nomem)) }
+    }
+}
+
+/// Eight tiles of 16 rows of 64 bytes for this thread.
+pub(super) fn configure() -> Configured {
+    #[repr(align(64))]
+    struct Shape([u8; 64]);
+    let mut shape = Shape([0; 64]);
+    shape.0[0] = 1;
+    for tile in 0..8 {
+        shape.0[16 + 2 * tile] = 64;
+        shape.0[48 + tile] = ROWS as u8;
+    }
+    // SAFETY: reads the 64 bytes; the callers have AMX.
+    unsafe { asm!("ldtilecfg [{}]", in(reg) shape.0.as_ptr(), options(nostack, readonly)) }
+    Configured(())
+}
+
+/// What 16 rows of activations give for a panel: of each of its two tiles of outputs the sums of high times high, and
+/// those of high times low.
+#[repr(align(64))]
+pub(super) struct Sums([[[i32; TILE / 4]; 2]; 2]);
+
+/// Multiplies 16 rows of activations, `[steps][high, low]`, with a panel of weights, `[steps][2 tiles][high, low]`.
+pub(super) fn multiply(x: &[Tile], weights: &[Tile]) -> Sums {
+    assert!(!x.is_empty() && x.len() * 2 == weights.len(), "tiles of another shape");
+    let mut sums = std::mem::MaybeUninit::<Sums>::uninit();
+    // SAFETY: reads whole steps of both, writes the four tiles of `sums`. Tiles are only named here.
+    unsafe {
+        asm!(
+            "tilezero tmm0",
+            "tilezero tmm1",
+            "tilezero tmm2",
+            "tilezero tmm3",
+            "2:",
+            "tileloadd tmm4, [{x} + {line}]",
+            "tileloadd tmm6, [{w} + {line}]",
+            "tileloadd tmm5, [{x} + {line} + 1024]",
+            "tdpbssd tmm0, tmm4, tmm6",
+            "tileloadd tmm7, [{w} + {line} + 2048]",
+            "tdpbssd tmm1, tmm5, tmm6",
+            "tdpbssd tmm2, tmm4, tmm7",
+            "tileloadd tmm6, [{w} + {line} + 1024]",
+            "tdpbssd tmm3, tmm5, tmm7",
+            "tileloadd tmm7, [{w} + {line} + 3072]",
+            "tdpbssd tmm1, tmm4, tmm6",
+            "tdpbssd tmm3, tmm4, tmm7",
+            "add {x}, 2048",
+            "add {w}, 4096",
+            "dec {steps}",
+            "jnz 2b",
+            "tilestored [{out} + {line}], tmm0",
+            "tilestored [{out} + {line} + 1024], tmm1",
+            "tilestored [{out} + {line} + 2048], tmm2",
+            "tilestored [{out} + {line} + 3072], tmm3",
+            x = inout(reg) x.as_ptr() => _,
+            w = inout(reg) weights.as_ptr() => _,
+            steps = inout(reg) x.len() / 2 => _,
+            line = in(reg) 64usize,
+            out = in(reg) sums.as_mut_ptr(),
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nostack),
+        );
+        sums.assume_init()
+    }
+}
+
+impl Sums {
+    /// The products of one row of activations with the given scale; `outputs` are the scales of the panel's outputs.
+    #[inline]
+    pub(super) fn row(&self, row: usize, scale: f32, outputs: &[f32; PANEL], to: &mut [f32]) {
+        // SAFETY: a processor with AMX has AVX-512.
+        unsafe { self.row_wide(row, scale, outputs, to) }
+    }
+
+    #[target_feature(enable = "avx2,avx512f,avx512bw,avx512dq,avx512vl")]
+    unsafe fn row_wide(&self, row: usize, scale: f32, outputs: &[f32; PANEL], to: &mut [f32]) {
+        for (tile, to) in to.chunks_mut(16).enumerate() {
+            // SAFETY: 16 numbers of each tile's row; the mask keeps to `to`.
+            unsafe {
+                let number = |part: usize| {
+                    _mm512_cvtepi32_ps(_mm512_load_si512(self.0[tile][part].as_ptr().add(row * 16).cast()))
+                };
+                let sum = _mm512_fmadd_ps(number(0), _mm512_set1_ps(256.0), number(1));
+                let scales =
+                    _mm512_mul_ps(_mm512_loadu_ps(outputs.as_ptr().add(tile * 16)), _mm512_set1_ps(256.0 * scale));
+                let mask = (((1u32 << to.len()) - 1) & 0xffff) as u16;
+                _mm512_mask_storeu_ps(to.as_mut_ptr(), mask, _mm512_mul_ps(sum, scales));
+            }
+        }
+    }
+}
