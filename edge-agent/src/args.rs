@@ -49,7 +49,8 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = size, requires = "model_url")]
     pub pull_bytes_per_second: Option<Size>,
 
-    /// How long --model-url may be unreachable before this program ends with the reason Unreachable
+    /// How long --model-url may be unreachable, or bring less than 1 KiB a second, before this program ends with the reason
+    /// Unreachable
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
     pub pull_patience: Duration,
 

@@ -11,6 +11,7 @@ pub mod pull;
 pub mod server;
 
 mod failure;
+mod least;
 mod run;
 
 pub use failure::Failure;

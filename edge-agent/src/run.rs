@@ -18,6 +18,7 @@ use crate::device::{Choice, Target, choose, granted_cores};
 use crate::engine::{Engine, EngineConfig, EngineHandle, Event, GenerateRequest};
 use crate::failure::Failure;
 use crate::grammar::Grammars;
+use crate::least;
 use crate::model::{LoadError, LoadOptions, LoadedModel};
 use crate::pull::{self, Model, Progress, STALL, Source};
 use crate::server::{self, Agent, Meters};
@@ -160,15 +161,18 @@ async fn start(args: &Args, gate: &Gate, meters: Meters) -> Result<(Agent, Model
         target,
     };
     let path = file.path().to_owned();
-    let opened = path.clone();
-    let loaded = tokio::task::spawn_blocking(move || LoadedModel::open(&opened, &options))
+    let (opened, granted) = (path.clone(), options.clone());
+    let loaded = tokio::task::spawn_blocking(move || LoadedModel::open(&opened, &granted))
         .await
         .map_err(|_| loading_failed(&path, target))?
         .map_err(|e| match e {
+            // Without a limit of its own the cache is as long as the context, which then is shorter than a block.
+            LoadError::KvCache { .. } if options.kv_cache_bytes.is_none() => least::too_short(0, None, &options),
             LoadError::KvCache { .. } => Failure::configuration(format!("{e} (--kv-cache)")),
             LoadError::Memory { .. } => Failure::configuration(e.to_string()),
             e => Failure::new(AgentFailure::InvalidModel, format!("{}: {e}", path.display())),
         })?;
+    least::check(&loaded, &options)?;
     let model = ModelStatus {
         name: args.model_name.clone().unwrap_or_else(|| loaded.info.name.clone()),
         digest: format!("sha256:{}", file.sha256()),

@@ -98,3 +98,22 @@ async fn stop_strings_and_grammars_go_together() {
     assert_eq!(stopped.text, whole[..whole.find("\"age\"").unwrap()]);
     assert_eq!(stopped.done().finish_reason, FinishReason::Stop);
 }
+
+#[tokio::test]
+async fn max_tokens_in_the_middle_of_an_emoji_says_whole_characters_only() {
+    let handle = engine(EngineConfig::default());
+    let grammar =
+        Grammars::new(handle.tokenizer().clone()).compile(&Grammar::schema(json!({"const": "a🦀é"}))).unwrap();
+    let mut lengths = std::collections::BTreeSet::new();
+    for tokens in 1..=9 {
+        let answer = ask(&handle, GenerateRequest { max_tokens: tokens, ..request(&grammar, 1) }).await;
+        assert!("\"a🦀é\"".starts_with(&answer.text), "{tokens} tokens: {:?}", answer.text);
+        assert_eq!(
+            answer.tokens.len() as u32,
+            answer.done().usage.completion,
+            "tokens of no text are told all the same"
+        );
+        lengths.insert(answer.text.len());
+    }
+    assert!(lengths.contains(&2) && lengths.contains(&6), "nothing was cut inside of the emoji: {lengths:?}");
+}

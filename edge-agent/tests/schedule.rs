@@ -129,6 +129,25 @@ async fn rates_from_a_bad_moment_are_measured_anew_once_they_kept_somebody_out()
     idle(&handle).await;
 }
 
+/// What the embeddings handler asks before it sends the first of many inputs: it refuses without the loop, which has to
+/// hear of it all the same.
+#[tokio::test]
+async fn inputs_that_are_refused_together_have_rates_measured_anew_too() {
+    let device = Device::new();
+    device.starve(70);
+    let config = EngineConfig { max_sequences: 1, clock: device.clock(), ..EngineConfig::default() };
+    let handle = Engine::start(device.carry(model(1, None)), config).unwrap();
+    until("it has found out how fast it is", || handle.load().step_base_us > 100_000.0).await;
+    device.starve(1);
+    let asked = || handle.weigh(200, device.now() + Duration::from_secs(3));
+    let refused = asked().unwrap_err();
+    assert!(refused.retry_after().unwrap() >= Duration::from_secs(1), "another try at once cannot help: {refused}");
+    device.pass(Duration::from_secs(6));
+    until("it has measured again", || handle.load().step_base_us < 20_000.0).await;
+    asked().unwrap();
+    idle(&handle).await;
+}
+
 #[tokio::test]
 async fn a_deadline_that_passes_ends_what_runs_and_what_waits() {
     let (device, handle) = engine(1).await;

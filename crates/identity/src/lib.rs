@@ -12,6 +12,7 @@ pub mod spiffe;
 pub mod store;
 
 mod certificate;
+mod half;
 
 pub use authority::{Authority, Leaf, Usage};
 pub use client::{Caller, DialError, DialTimings, dial};

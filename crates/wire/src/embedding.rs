@@ -68,7 +68,7 @@ pub enum Pooling {
 }
 
 /// Fields that there are, for a message.
-const FIELDS: &str = "model, input, encoding_format, dimensions, pooling, user";
+const FIELDS: [&str; 6] = ["model", "input", "encoding_format", "dimensions", "pooling", "user"];
 
 impl EmbeddingRequest {
     /// Reads a parsed body.
@@ -78,6 +78,8 @@ impl EmbeddingRequest {
     pub fn from_value(value: Value) -> Result<Self, ErrorBody> {
         let root = Pointer::root();
         let Value::Object(mut fields) = value else { return fault(&root, "the body must be a JSON object") };
+        // Found before anything is taken out, which would move it.
+        let unknown = fields.iter().position(|(name, value)| !value.is_null() && !FIELDS.contains(&name.as_str()));
         let model = match fields.remove("model") {
             Some(Value::String(model)) => model,
             _ => {
@@ -103,9 +105,10 @@ impl EmbeddingRequest {
         if fields.remove("user").is_some_and(|user| !user.is_string() && !user.is_null()) {
             return fault(&root.key("user"), "must be a string");
         }
-        // A name that the caller invented is content.
-        if fields.values().any(|value| !value.is_null()) {
-            return fault(&root, &format!("has a field that is not known here; these are: {FIELDS}"));
+        // A name that the caller invented is content: its position says which it is.
+        if let Some(position) = unknown {
+            let what = format!("is not known here: leave it out; known are {}", FIELDS.join(", "));
+            return fault(&root.nth(position), &what);
         }
         Ok(request)
     }
@@ -181,7 +184,10 @@ fn dimensions(fields: &mut Map<String, Value>) -> Result<Option<u32>, ErrorBody>
         None | Some(Value::Null) => Ok(None),
         Some(value) => match value.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0) {
             Some(count) => Ok(Some(count)),
-            None => fault(&Pointer::root().key("dimensions"), "must be a whole number of at least 1"),
+            None => {
+                let what = format!("must be a whole number from 1 to {}", u32::MAX);
+                fault(&Pointer::root().key("dimensions"), &what)
+            }
         },
     }
 }
@@ -313,7 +319,8 @@ mod tests {
             (json!({"dimensions": 0}), "/dimensions"),
             (json!({"dimensions": "secret"}), "/dimensions"),
             (json!({"user": ["secret"]}), "/user"),
-            (json!({"secret": 1}), "/"),
+            (json!({"secret": 1}), "/[2]"),
+            (json!({"dimensions": 4294967296u64}), "/dimensions"),
         ] {
             let error = read(more).unwrap_err().error;
             assert_eq!((error.param.as_deref(), error.code.as_str()), (Some(at), "invalid_request"));

@@ -26,7 +26,7 @@ pub struct Params {
     /// Nucleus; 1 by default.
     #[serde(default)]
     pub top_p: Option<f32>,
-    /// Most likely tokens considered; 0 or -1: all. Not OpenAI's.
+    /// Most likely tokens considered; 0, -1 or more than there are: all. Not OpenAI's.
     #[serde(default)]
     pub top_k: Option<i64>,
     /// Least probability relative to the most likely token. Not OpenAI's.
@@ -59,7 +59,7 @@ pub struct Params {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamOptions {
     /// A last chunk with usage and no choices.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_default")]
     pub include_usage: bool,
 }
 

@@ -14,12 +14,14 @@ enum Kind {
     Whole(i64, i64),
     Number(f64, f64),
     Object,
+    /// An object whose members are true or false, as far as they are known.
+    Flags(&'static [&'static str]),
     List,
     Stop,
     Bias,
 }
 
-use Kind::{Bias, Flag, List, Number, Object, Stop, Text, Whole};
+use Kind::{Bias, Flag, Flags, List, Number, Object, Stop, Text, Whole};
 
 const COUNT: Kind = Whole(1, u32::MAX as i64);
 const ANY_INTEGER: Kind = Whole(i64::MIN, i64::MAX);
@@ -36,7 +38,7 @@ const SHARED: &[(&str, Kind)] = &[
     ("n", Whole(1, MOST_CHOICES)),
     ("temperature", Number(0.0, 2.0)),
     ("top_p", Number(0.0, 1.0)),
-    ("top_k", Whole(-1, u32::MAX as i64)),
+    ("top_k", Whole(-1, i64::MAX)),
     ("min_p", Number(0.0, 1.0)),
     ("repetition_penalty", Number(0.01, 10.0)),
     ("presence_penalty", Number(-2.0, 2.0)),
@@ -45,8 +47,9 @@ const SHARED: &[(&str, Kind)] = &[
     ("seed", ANY_INTEGER),
     ("stop", Stop),
     ("stream", Flag),
-    ("stream_options", Object),
+    ("stream_options", Flags(&["include_usage", "include_obfuscation"])),
     ("user", Text),
+    ("metadata", Object),
 ];
 const CHAT: &[(&str, Kind)] = &[
     ("max_completion_tokens", COUNT),
@@ -55,6 +58,9 @@ const CHAT: &[(&str, Kind)] = &[
     ("tools", List),
     ("parallel_tool_calls", Flag),
     ("response_format", Object),
+    ("safety_identifier", Text),
+    ("prompt_cache_key", Text),
+    ("prompt_cache_retention", Text),
 ];
 const COMPLETION: &[(&str, Kind)] =
     &[("echo", Flag), ("logprobs", Whole(0, MOST_ALTERNATIVES)), ("best_of", Whole(1, MOST_CHOICES)), ("suffix", Text)];
@@ -174,12 +180,22 @@ fn check_message(message: &Value, at: &Pointer) -> Result<(), ErrorBody> {
     let at = at.key("content");
     match message.get("content") {
         None | Some(Value::Null | Value::String(_)) => Ok(()),
-        Some(Value::Array(parts)) => {
-            let fault = parts.iter().position(|part| !is_text(part.get("type")));
-            fault.map_or(Ok(()), |i| Err(ErrorBody::invalid(&at.index(i).key("type"), "a content part needs a type")))
-        }
+        Some(Value::Array(parts)) => parts.iter().enumerate().try_for_each(|(i, part)| check_part(part, &at.index(i))),
         Some(_) => Err(ErrorBody::invalid(&at, "content is a string, a list of parts, or null")),
     }
+}
+
+fn check_part(part: &Value, at: &Pointer) -> Result<(), ErrorBody> {
+    let Some(kind) = part.get("type").and_then(Value::as_str) else {
+        return Err(ErrorBody::invalid(&at.key("type"), "a content part needs a type"));
+    };
+    for name in ["text", "refusal"] {
+        let there = part.get(name).is_some_and(|text| !text.is_null());
+        if (kind == name || there) && !is_text(part.get(name)) {
+            return Err(ErrorBody::invalid(&at.key(name), "must be a string"));
+        }
+    }
+    Ok(())
 }
 
 /// A text, a list of texts, a list of token ids or a list of those.
@@ -187,7 +203,10 @@ fn check_inputs(value: Option<&Value>, at: &Pointer) -> Result<(), ErrorBody> {
     let what = "give a string, a list of strings, a list of token ids, or a list of such lists";
     let list = match value {
         Some(Value::String(_)) => return Ok(()),
-        Some(Value::Array(list)) if !list.is_empty() => list,
+        Some(Value::Array(list)) if list.is_empty() => {
+            return Err(ErrorBody::invalid(at, format!("is an empty list: {what}")));
+        }
+        Some(Value::Array(list)) => list,
         _ => return Err(ErrorBody::invalid(at, what)),
     };
     let is_id = |v: &Value| v.as_u64().is_some_and(|id| id <= u64::from(u32::MAX));
@@ -225,37 +244,47 @@ fn check_field(value: &Value, kind: Kind, at: &Pointer) -> Result<(), ErrorBody>
         List => must(value.is_array(), "a list"),
         Whole(low, high) => {
             let fits = value.as_i64().is_some_and(|n| (low..=high).contains(&n));
-            must(
-                fits,
-                &match (low, high) {
-                    (i64::MIN, _) => "a whole number".into(),
-                    (low, high) if high == i64::from(u32::MAX) => format!("a whole number of at least {low}"),
-                    (low, high) => format!("a whole number from {low} to {high}"),
-                },
-            )
+            must(fits, &format!("a whole number from {low} to {high}"))
         }
         Number(low, high) => {
             must(value.as_f64().is_some_and(|n| (low..=high).contains(&n)), &format!("a number from {low} to {high}"))
         }
-        Stop => {
-            let fits = match value {
-                Value::String(_) => true,
-                Value::Array(many) => many.len() <= 4 && many.iter().all(Value::is_string),
-                _ => false,
-            };
-            must(fits, "a string or a list of at most four strings")
+        Flags(names) => {
+            let object = value.as_object().ok_or_else(|| ErrorBody::invalid(at, "must be an object"))?;
+            let wrong = |name: &&&str| object.get(**name).is_some_and(|flag| !flag.is_boolean() && !flag.is_null());
+            match names.iter().find(wrong) {
+                None => Ok(()),
+                Some(name) => Err(ErrorBody::invalid(&at.key(name), "must be true or false")),
+            }
         }
+        Stop => match value {
+            Value::String(_) => Ok(()),
+            Value::Array(many) if many.len() <= 4 => match many.iter().position(|stop| !stop.is_string()) {
+                None => Ok(()),
+                Some(i) => Err(ErrorBody::invalid(&at.index(i), "must be a string")),
+            },
+            _ => must(false, "a string or a list of at most four strings"),
+        },
         Bias => {
             let object = value.as_object().ok_or_else(|| ErrorBody::invalid(at, "must be an object"))?;
             let fits = |(id, bias): (&String, &Value)| {
-                id.parse::<u32>().is_ok() && bias.as_f64().is_some_and(|b| (-100.0..=100.0).contains(&b))
+                is_token(id) && bias.as_f64().is_some_and(|b| (-100.0..=100.0).contains(&b))
             };
             match object.iter().position(|entry| !fits(entry)) {
                 None => Ok(()),
-                Some(i) => Err(ErrorBody::invalid(&at.nth(i), "must be a token id with a number from -100 to 100")),
+                Some(i) => {
+                    let what =
+                        "must be a token id, in digits without sign or leading zeros, with a number from -100 to 100";
+                    Err(ErrorBody::invalid(&at.nth(i), what))
+                }
             }
         }
     }
+}
+
+/// Whether a key is a token id, written in the one way that no other key can mean.
+fn is_token(key: &str) -> bool {
+    key.parse::<u32>().is_ok_and(|id| id.to_string() == key)
 }
 
 #[cfg(test)]
@@ -309,6 +338,16 @@ mod tests {
             (with("tools", json!({})), "/tools"),
             (with("logit_bias", json!({"5": 1, "secret": 1})), "/logit_bias/[1]"),
             (with("logit_bias", json!({"5": 101})), "/logit_bias/[0]"),
+            // Each another way to write a token that may stand there already.
+            (with("logit_bias", json!({"5": 1, "+5": 1})), "/logit_bias/[1]"),
+            (with("logit_bias", json!({"05": 1})), "/logit_bias/[0]"),
+            (with("logit_bias", json!({"4294967296": 1})), "/logit_bias/[0]"),
+            (with("stream_options", json!({"include_usage": "secret"})), "/stream_options/include_usage"),
+            (with("stop", json!(["a", 5])), "/stop/1"),
+            (with("max_tokens", json!(4_294_967_296u64)), "/max_tokens"),
+            (with("seed", json!(u64::MAX)), "/seed"),
+            (with("metadata", json!("secret")), "/metadata"),
+            (with("messages", json!([{"role": "user", "content": [{"type": "text"}]}])), "/messages/0/content/0/text"),
             (with("stop", json!(["a", "b", "c", "d", "e"])), "/stop"),
         ];
         for (body, pointer) in cases {

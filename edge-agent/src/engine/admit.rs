@@ -1,15 +1,14 @@
 //! Who runs: what arrives is weighed against its deadline, the most urgent goes first, and nobody begins for whom there
 //! is no room.
 
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use super::Failure;
 use super::cache::{Key, Table};
 use super::handle::{Submission, again};
 use super::lane::Lane;
 use super::queue::Waiting;
 use super::run::{Engine, Verdict};
-use super::{Failure, Refused};
 use crate::model::BLOCK_TOKENS;
 
 impl Engine {
@@ -119,8 +118,7 @@ impl Engine {
 
     /// Tells every choice that it would be late.
     fn refuse(&self, submission: &Submission, predicted: Duration, retry_after: Duration) {
-        self.shared.doubted.store(true, Relaxed);
-        let refused = Refused::DeadlineUnmeetable { predicted, retry_after };
+        let refused = self.shared.late(predicted, retry_after);
         for choice in &submission.choices {
             Verdict::Failed(Failure::Refused(refused.clone())).goes_on(&choice.events);
         }

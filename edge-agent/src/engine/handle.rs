@@ -105,9 +105,8 @@ impl EngineHandle {
         if let Some(deadline) = request.deadline
             && self.clock.now() + wait + own > deadline
         {
-            self.shared.doubted.store(true, Relaxed);
             let late_alone = self.clock.now() + own > deadline;
-            return Err(Refused::DeadlineUnmeetable { predicted: wait + own, retry_after: again(wait, late_alone) });
+            return Err(self.shared.late(wait + own, again(wait, late_alone)));
         }
         let Some(places) = self.shared.claim(choices) else {
             let limit = self.shared.queue_limit;
@@ -129,6 +128,20 @@ impl EngineHandle {
             return Err(self.draining());
         }
         Ok((id, receivers))
+    }
+
+    /// Whether prompts of so many tokens in all could be read by then, of which nothing is in the cache: for whoever sends
+    /// them one after the other and would rather be refused before the first.
+    ///
+    /// # Errors
+    /// [`Refused::DeadlineUnmeetable`].
+    pub fn weigh(&self, tokens: usize, deadline: Instant) -> Result<(), Refused> {
+        let Forecast { wait, own } = self.shared.reading(tokens);
+        let now = self.clock.now();
+        if now + wait + own <= deadline {
+            return Ok(());
+        }
+        Err(self.shared.late(wait + own, again(wait, now + own > deadline)))
     }
 
     /// Choices that can run and wait together: no request can have more.

@@ -154,8 +154,8 @@ impl Sequence {
 
     /// Says what was held back, and that this was all.
     pub(super) fn end(&mut self, finish_reason: FinishReason, now: Instant) {
-        let mut rest = self.stops.finish();
-        rest.push_str(&self.detokenizer.finish());
+        // Bytes of a character that never became whole are not said.
+        let rest = self.stops.finish();
         if !rest.is_empty() || !self.held.is_empty() {
             self.say(rest);
         }

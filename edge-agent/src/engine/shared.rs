@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use terrace_contract::load::Load;
 use tokio::sync::watch;
 
+use super::Refused;
 use super::forecast::Forecast;
 use super::rates::Rates;
 
@@ -164,6 +165,25 @@ impl Shared {
     /// How many tokens an answer bounded by `max_tokens` is expected to have.
     pub(super) fn expected_tokens(&self, max_tokens: u32) -> u64 {
         load(&self.answer_tokens).ceil().min(f64::from(max_tokens)).max(1.0) as u64
+    }
+
+    /// What would be late by the measured rates is refused, and the rates are in doubt until they are measured anew:
+    /// there is no other way to refuse it.
+    pub(super) fn late(&self, predicted: Duration, retry_after: Duration) -> Refused {
+        self.doubted.store(true, Relaxed);
+        Refused::DeadlineUnmeetable { predicted, retry_after }
+    }
+
+    /// How long prompts of so many tokens take to read at best: those ahead of them, and they themselves. Zero until rates
+    /// are measured.
+    pub(super) fn reading(&self, tokens: usize) -> Forecast {
+        let load = self.load();
+        let seconds = |tokens: f64| Duration::from_secs_f64((tokens / load.prefill_rate).min(1e6));
+        if load.prefill_rate > 0.0 {
+            Forecast { wait: seconds(load.queued_prefill_tokens as f64), own: seconds(tokens as f64) }
+        } else {
+            Forecast { wait: Duration::ZERO, own: Duration::ZERO }
+        }
     }
 
     /// When an answer of so many tokens could be complete at best: were it the most urgent, and all of its prompt in the

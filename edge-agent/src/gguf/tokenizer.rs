@@ -174,9 +174,7 @@ impl Tokenizer {
     /// Tokens to text, at once.
     pub fn decode(&self, ids: &[u32]) -> String {
         let mut detokenizer = Detokenizer::default();
-        let mut text: String = ids.iter().map(|&id| detokenizer.push(self.bytes(id))).collect();
-        text.push_str(&detokenizer.finish());
-        text
+        ids.iter().map(|&id| detokenizer.push(self.bytes(id))).collect()
     }
 
     /// Whether a token ends the answer.

@@ -3,8 +3,12 @@
 //! mask of the next token is made while the step that needs it is computed.
 
 mod constraint;
+mod ends;
 mod fault;
+mod keys;
 mod limits;
+mod parts;
+mod size;
 mod source;
 mod vocabulary;
 
@@ -12,10 +16,11 @@ use std::sync::{Arc, OnceLock};
 
 use llguidance::api::ParserLimits;
 use llguidance::toktrie::InferenceCapabilities;
-use llguidance::{ParserFactory, TokenParser};
+use llguidance::{Matcher, ParserFactory, TokenParser};
 
 pub use constraint::{Compiled, Constraint, Lost};
 pub use fault::{Fault, Step};
+pub use size::{Size, TooLarge};
 pub use source::Grammar;
 
 use crate::gguf::Tokenizer;
@@ -107,13 +112,24 @@ fn deep<T: Send>(run: impl FnOnce() -> T + Send) -> Result<T, Unusable> {
     })
 }
 
+/// Whether a schema is one that `llguidance` keeps to, as far as it does not look itself.
+fn can_be_kept(schema: &serde_json::Value) -> bool {
+    limits::fits(schema) && ends::always(schema) && parts::reachable(schema).into_iter().all(keys::differ)
+}
+
 impl Made {
     fn parser(&self, grammar: &Grammar) -> Result<TokenParser, Unusable> {
-        if !grammar.schemas().all(limits::fits) {
+        let mut size = Size::default();
+        if !grammar.schemas().all(|schema| size.add(schema).is_ok() && can_be_kept(schema)) {
             return Err(Unusable::Grammar);
         }
         // Why is not said: its errors repeat the schema.
-        self.factory.create_parser(grammar.top_level()).map_err(|_| Unusable::Grammar)
+        let parser = self.factory.create_parser(grammar.top_level()).map_err(|_| Unusable::Grammar)?;
+        // Some that nothing fits compile all the same, and then nothing may come.
+        match Matcher::new(Ok(parser.deep_clone())).compute_mask() {
+            Ok(_) => Ok(parser),
+            Err(_) => Err(Unusable::Grammar),
+        }
     }
 }
 
@@ -225,6 +241,16 @@ mod tests {
             (json!({"type": "strin"}), Some(vec![key("type")])),
         ] {
             assert_eq!(grammars.fault(&schema).unwrap(), fault, "{schema}");
+        }
+        // What nothing can complete, and what repeated names would meet.
+        let endless = json!({"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#"}}});
+        let repeated = json!({"type": "object", "patternProperties": {"^a": {}}, "minProperties": 2});
+        for (schema, place) in [
+            (json!({"$ref": "#"}), vec![key("$ref")]),
+            (endless, vec![key("properties"), nth(0), key("$ref")]),
+            (repeated, vec![key("minProperties")]),
+        ] {
+            assert_eq!(grammars.fault(&schema).unwrap(), Some(place), "{schema}");
         }
         // Two that only together allow nothing: the schema itself is named, or one of the two.
         let empty = json!({"type": "integer", "minimum": 5, "maximum": 3});

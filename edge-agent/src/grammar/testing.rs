@@ -1,7 +1,7 @@
 //! For tests: a vocabulary of bytes, and whether a grammar takes a text.
 
 #[path = "../../tests/support/tiny.rs"]
-mod tiny;
+pub(crate) mod tiny;
 
 use std::sync::Arc;
 

@@ -13,6 +13,7 @@ use super::cache::write_error;
 use super::client::{Ask, Client, causes, unreachable};
 use super::error::PullError;
 use super::pace::Pace;
+use super::patience::Patience;
 use super::place::Place;
 use super::{Progress, Source, room};
 
@@ -30,6 +31,7 @@ pub(super) struct Download<'a, F> {
     place: &'a Place,
     observe: &'a F,
     pace: Pace,
+    patience: Patience,
     /// Whether all bytes of the partial file came in one answer: then a wrong digest is the source's.
     one_piece: bool,
 }
@@ -43,6 +45,7 @@ impl<'a, F: Fn(Progress)> Download<'a, F> {
             place,
             observe,
             pace: Pace::new(source.bytes_per_second),
+            patience: Patience::new(source.patience, source.bytes_per_second, Instant::now()),
             one_piece: false,
         })
     }
@@ -62,7 +65,7 @@ impl<'a, F: Fn(Progress)> Download<'a, F> {
     /// [`PullError`]; after [`PullError::Unreachable`] another attempt was not worth it any more.
     pub(super) async fn run(&mut self) -> Result<(), PullError> {
         let mut wait = FIRST_WAIT;
-        let mut last_progress = Instant::now();
+        self.patience = Patience::new(self.source.patience, self.source.bytes_per_second, Instant::now());
         loop {
             let before = self.place.partial_bytes();
             let error = match self.attempt().await {
@@ -71,10 +74,9 @@ impl<'a, F: Fn(Progress)> Download<'a, F> {
                 Err(error) => return Err(error),
             };
             if self.place.partial_bytes() > before {
-                last_progress = Instant::now();
                 wait = FIRST_WAIT;
             }
-            if last_progress.elapsed() + wait > self.source.patience {
+            if self.patience.ends(wait, Instant::now()) {
                 return Err(error);
             }
             tracing::warn!(%error, retry_in_ms = wait.as_millis() as u64, "the model could not be downloaded");
@@ -133,6 +135,8 @@ impl<'a, F: Fn(Progress)> Download<'a, F> {
             };
             let Some(data) = frame.data_ref() else { continue };
             have += data.len() as u64;
+            let now = Instant::now();
+            self.patience.came(data.len(), now);
             if have > reserved {
                 reserved = self.next_reservation(have);
                 self.reserve(reserved).await?;
@@ -141,6 +145,9 @@ impl<'a, F: Fn(Progress)> Download<'a, F> {
             // Written, not only handed over: whoever takes this download over counts on what was reported.
             file.flush().await.map_err(|e| failed(&e))?;
             (self.observe)(Progress::Downloading { bytes: have, of: whole });
+            if self.patience.ends(Duration::ZERO, now) && whole.is_none_or(|whole| have < whole) {
+                break Some(self.patience.too_slow());
+            }
             let wait = self.pace.wait(data.len(), Instant::now());
             if !wait.is_zero() {
                 tokio::time::sleep(wait).await;

@@ -13,6 +13,7 @@ mod download;
 mod error;
 mod local;
 mod pace;
+mod patience;
 mod place;
 mod progress;
 mod room;
@@ -55,8 +56,8 @@ pub struct Source {
     pub bytes_per_second: Option<NonZeroU64>,
     /// How long the source may be silent before the connection is given up: [`STALL`].
     pub stall: Duration,
-    /// How long a source may be unreachable, without a byte of progress, before that is the answer. The orchestrator
-    /// then starts this program again, and its condition says why.
+    /// How long a source may be unreachable, or bring less than 1 KiB a second, before that is the answer. The
+    /// orchestrator then starts this program again, and its condition says why.
     pub patience: Duration,
 }
 

@@ -159,18 +159,10 @@ async fn vectors(
     cache: CacheDomain,
 ) -> Result<Vec<Made>, ApiError> {
     let Job { inputs, pooled, .. } = job;
-    let load = agent.engine.load();
     // Each input is weighed by itself when it is its turn: all of them together are here. What of them is in the cache
     // already is not known yet, and a mean takes nothing from there.
-    if let (Some(deadline), Pooled::Mean) = (deadline, pooled)
-        && load.prefill_rate > 0.0
-    {
-        let seconds = |tokens: f64| Duration::from_secs_f64((tokens / load.prefill_rate).min(1e6));
-        let (ahead, own) = (load.queued_prefill_tokens as f64, inputs.iter().map(Vec::len).sum::<usize>() as f64);
-        if Instant::now() + seconds(ahead + own) > deadline {
-            let retry_after = seconds(ahead).max(Duration::from_millis(50));
-            return Err(Refused::DeadlineUnmeetable { predicted: seconds(ahead + own), retry_after }.into());
-        }
+    if let (Some(deadline), Pooled::Mean) = (deadline, pooled) {
+        agent.engine.weigh(inputs.iter().map(Vec::len).sum(), deadline)?;
     }
     let hidden = match pooled {
         Pooled::Mean => Pooling::MeanAndLast,
@@ -181,7 +173,7 @@ async fn vectors(
             GenerateRequest { hidden: Some(hidden), deadline, cache: cache.clone(), ..GenerateRequest::new(tokens, 0) };
         one(agent, index, request, pooled)
     };
-    let at_once = load.slots.max(1) as usize;
+    let at_once = agent.engine.load().slots.max(1) as usize;
     stream::iter(inputs.into_iter().enumerate().map(one)).buffered(at_once).try_collect().await
 }
 

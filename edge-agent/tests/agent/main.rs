@@ -4,7 +4,9 @@
 mod answers;
 #[path = "../support/cached.rs"]
 mod cached;
+mod cut;
 mod embeddings;
+mod half_open;
 mod hidden;
 mod identity;
 mod lifecycle;

@@ -6,7 +6,9 @@ use http_body_util::Full;
 use serde_json::{Value, json};
 use terrace_contract::load::Load;
 
+use crate::embeddings::file;
 use crate::support::{Agent, Answer, LIMIT, MODEL, SHA256, chat, log, model, program, with};
+use crate::tiny;
 
 #[tokio::test]
 async fn each_fault_has_its_status_its_code_and_its_place() {
@@ -133,6 +135,20 @@ async fn a_program_that_cannot_serve_says_why_in_one_sentence() {
     assert!(left["message"].as_str().unwrap().contains(&busy), "{left}");
     let left = ends(&["--model", &rubbish, "--listen", "127.0.0.1:0", "--identity-dir", &nobody]).await;
     assert!(left["message"].as_str().unwrap().contains("tls.crt"), "{left}");
+}
+
+/// Such an agent was Ready, and refused everyone.
+#[tokio::test]
+async fn a_context_without_room_for_an_answer_is_refused_at_load() {
+    for (length, word) in [(5, "context_length"), (17, "of 16 tokens")] {
+        let mut writer = tiny::writer(tiny::Family::Llama, tiny::Kind::Q4_1);
+        writer.without_key("llama.context_length").u32("llama.context_length", length);
+        let (_folder, path) = file(&writer);
+        let left = ends(&["--model", &path.display().to_string(), "--plain-listen", "127.0.0.1:0"]).await;
+        assert_eq!(left["reason"], "InvalidModel", "{left}");
+        let said = left["message"].as_str().unwrap();
+        assert!(said.contains(word) && said.contains("too short to answer"), "{left}");
+    }
 }
 
 #[tokio::test]

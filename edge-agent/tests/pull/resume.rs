@@ -7,7 +7,7 @@ use terrace_agent::pull::{Progress, Source, fetch};
 use terrace_contract::status::AgentFailure;
 use terrace_identity::{Authority, Identity, Usage};
 
-use crate::server::{Act, Server, answer, body, cut, header, names, part, pull, ranged, source, tls_file, whole};
+use crate::server::{Act, Server, answer, body, cut, from, header, names, part, pull, ranged, source, tls_file, whole};
 
 #[tokio::test]
 async fn a_model_is_downloaded_once_and_checked_on_every_hit() {
@@ -157,6 +157,32 @@ async fn an_unreachable_source_is_tried_until_patience_ends() {
     let error = pull(&nobody).await.unwrap_err();
     assert_eq!(error.reason(), AgentFailure::Unreachable);
     assert!(error.to_string().contains(&nobody.url), "{error}");
+}
+
+/// Patience began again with each byte: such a source held an agent for ever, and nobody was told why.
+#[tokio::test]
+async fn a_source_that_trickles_ends_like_one_that_is_silent() {
+    let bytes = body();
+    // A byte now and then over one connection; a byte of each connection.
+    for one_connection in [true, false] {
+        let (file, cache) = (bytes.clone(), tempfile::tempdir().unwrap());
+        let server = Server::start(move |_, head| {
+            let first = from(head);
+            let all = ranged(head, &file, "\"v1\"");
+            let begin = Act::Send(cut(all, 1));
+            if one_connection { vec![begin, Act::Trickle(file[first + 1..].to_vec())] } else { vec![begin] }
+        })
+        .await;
+        let source = Source { patience: Duration::from_secs(2), ..server.source(&bytes, cache.path()) };
+        let error =
+            tokio::time::timeout(Duration::from_secs(60), pull(&source)).await.expect("it never ends").unwrap_err();
+        assert_eq!(error.reason(), AgentFailure::Unreachable);
+        let said = error.to_string();
+        assert!(said.contains("--pull-patience") || !one_connection, "{said}");
+        // What came is kept for the next try.
+        let partial = cache.path().join(format!("{}.partial", source.sha256));
+        assert!(std::fs::read(partial).unwrap().len() > 1);
+    }
 }
 
 #[tokio::test]

@@ -12,13 +12,15 @@ use sha2::{Digest as _, Sha256};
 use terrace_agent::pull::{PullError, STALL, Source, fetch};
 use terrace_contract::canonical::hex;
 use terrace_identity::authority::Leaf;
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 /// One step of an answer.
 pub enum Act {
     Send(Vec<u8>),
+    /// A byte every 50 ms until the client hangs up, or all are sent.
+    Trickle(Vec<u8>),
     /// Says nothing until the client hangs up.
     Stall,
 }
@@ -50,6 +52,7 @@ impl Server {
                         match act {
                             // The client may hang up first.
                             Act::Send(bytes) => drop(stream.write_all(&bytes).await),
+                            Act::Trickle(bytes) => trickle(&mut stream, &bytes).await,
                             Act::Stall => while stream.read(&mut [0; 64]).await.is_ok_and(|read| read > 0) {},
                         }
                     }
@@ -77,6 +80,16 @@ impl Server {
     /// This server as the source of `bytes`.
     pub fn source(&self, bytes: &[u8], cache: &Path) -> Source {
         source(self.address, bytes, cache)
+    }
+}
+
+async fn trickle<S: AsyncWrite + Unpin>(stream: &mut S, bytes: &[u8]) {
+    let mut time = tokio::time::interval(Duration::from_millis(50));
+    for byte in bytes {
+        time.tick().await;
+        if stream.write_all(&[*byte]).await.is_err() {
+            return;
+        }
     }
 }
 

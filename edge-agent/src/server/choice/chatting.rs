@@ -59,11 +59,13 @@ impl ChatChoice {
         self.reader.as_mut().map(CallReader::finish).unwrap_or_default()
     }
 
+    /// A client takes `tool_calls` for permission to run them all: not where one of them was cut off.
     fn finish(&self, finish: FinishReason) -> &'static str {
-        if finish == FinishReason::Stop && self.called > 0 { "tool_calls" } else { finish.as_str() }
+        let cut = self.reader.as_ref().is_some_and(CallReader::is_cut);
+        if finish == FinishReason::Stop && self.called > 0 && !cut { "tool_calls" } else { finish.as_str() }
     }
 
-    /// Id and name of a call that begins.
+    /// Id and name of the next call.
     fn begin(&mut self, tool: usize, answer: &str) -> Option<(String, String)> {
         let calls = self.calls.as_ref()?;
         let id = ids::new(&calls.format, answer, self.index, self.called);
@@ -80,14 +82,9 @@ impl ChatChoice {
         for said in said {
             match said {
                 Said::Text(text) => self.content.push_str(&text),
-                Said::Call(tool) => {
+                Said::Call(tool, arguments) => {
                     if let Some((id, name)) = self.begin(tool, answer) {
-                        self.tool_calls.push(ToolCall::function(id, name, String::new()));
-                    }
-                }
-                Said::Arguments(more) => {
-                    if let Some(call) = self.tool_calls.last_mut() {
-                        call.function.arguments.push_str(&more);
+                        self.tool_calls.push(ToolCall::function(id, name, arguments));
                     }
                 }
             }
@@ -112,10 +109,13 @@ impl ChatChoice {
 
     pub(super) fn tell(&mut self, piece: Piece, tokenizer: &Tokenizer, envelope: &Envelope, out: &mut BytesMut) {
         self.open(envelope, out);
+        let told = out.len();
         let said = self.read(piece, tokenizer);
         self.pass_on(said, envelope, out);
-        if self.logprobs.as_ref().is_some_and(|left| !left.is_empty()) {
-            // Nothing of the text is certain yet, but its tokens are.
+        let reading = self.reader.is_some() && out.len() == told;
+        if reading || self.logprobs.as_ref().is_some_and(|left| !left.is_empty()) {
+            // Nothing of the text is certain yet, but its tokens are; and a device that is silent while it writes a long
+            // call would be taken for one that hangs.
             self.delta(Delta { content: Some(String::new()), ..Delta::default() }, None, envelope, out);
         }
     }
@@ -150,25 +150,23 @@ impl ChatChoice {
 
     fn pass_on(&mut self, said: Vec<Said>, envelope: &Envelope, out: &mut BytesMut) {
         for said in said {
-            let delta = match said {
-                Said::Text(text) => Delta { content: Some(text), ..Delta::default() },
-                Said::Call(tool) => {
+            match said {
+                Said::Text(text) => {
+                    self.delta(Delta { content: Some(text), ..Delta::default() }, None, envelope, out);
+                }
+                Said::Call(tool, arguments) => {
                     let Some((id, name)) = self.begin(tool, &envelope.id) else { continue };
+                    let index = self.called - 1;
                     let function = FunctionDelta { name: Some(name), arguments: Some(String::new()) };
-                    self.call(ToolCallDelta { index: 0, id: Some(id), r#type: Some("function".into()), function })
+                    let begins = ToolCallDelta { index, id: Some(id), r#type: Some("function".into()), function };
+                    let function = FunctionDelta { name: None, arguments: Some(arguments) };
+                    for call in [begins, ToolCallDelta { index, id: None, r#type: None, function }] {
+                        let delta = Delta { tool_calls: Some(vec![call]), ..Delta::default() };
+                        self.delta(delta, None, envelope, out);
+                    }
                 }
-                Said::Arguments(more) => {
-                    let function = FunctionDelta { name: None, arguments: Some(more) };
-                    self.call(ToolCallDelta { index: 0, id: None, r#type: None, function })
-                }
-            };
-            self.delta(delta, None, envelope, out);
+            }
         }
-    }
-
-    fn call(&self, delta: ToolCallDelta) -> Delta {
-        let delta = ToolCallDelta { index: self.called.saturating_sub(1), ..delta };
-        Delta { tool_calls: Some(vec![delta]), ..Delta::default() }
     }
 
     fn delta(&mut self, delta: Delta, finish_reason: Option<String>, envelope: &Envelope, out: &mut BytesMut) {

@@ -9,7 +9,7 @@ use terrace_wire::tools::{Tool, ToolChoice, read_choice, read_tools};
 
 use super::{Calls, Job, check_length, check_model, of, sampling};
 use crate::engine::GenerateRequest;
-use crate::grammar::{Compiled, Grammar, Step, Unusable};
+use crate::grammar::{Compiled, Grammar, Size, Step, Unusable};
 use crate::server::Agent;
 use crate::server::error::ApiError;
 use crate::server::tools::format::Format;
@@ -39,7 +39,8 @@ pub(super) fn read(agent: &Agent, body: Value) -> Result<Job, ApiError> {
 
     let marker = format.marker.and_then(|marker| tokenizer.control(marker)).filter(|_| wanted.calls());
     let alternatives = request.top_logprobs.unwrap_or(0) as u8;
-    let calls = wanted.calls().then(|| Calls { format, names: wanted.tools.iter().map(|t| t.name.clone()).collect() });
+    let names = || wanted.tools.iter().map(|t| t.name.clone()).collect();
+    let calls = wanted.calls().then(|| Calls { format, names: names(), required: wanted.choice != ToolChoice::Auto });
     let grammar = wanted.grammar(agent, &format, marker)?;
     let generate = GenerateRequest {
         sampling: sampling::read(&request.params),
@@ -63,16 +64,30 @@ struct Wanted {
 
 impl Wanted {
     fn read(request: &ChatRequest) -> Result<Self, ErrorBody> {
-        let tools = read_tools(request.tools.as_ref())?;
+        let mut tools = read_tools(request.tools.as_ref())?;
+        let mut size = Size::default();
         if let Some(i) = tools.iter().position(|t| t.parameters.get("type").is_some_and(|kind| kind != "object")) {
-            let at = Pointer::root().key("tools").index(i).key("function").key("parameters").key("type");
+            let at = parameters(i).key("type");
             return Err(ErrorBody::invalid(&at, "must be object: arguments have names"));
+        }
+        for parameters in tools.iter_mut().filter_map(|tool| tool.parameters.as_object_mut()) {
+            parameters.entry("type").or_insert_with(|| "object".into());
         }
         if request.parallel_tool_calls.is_some() && tools.is_empty() {
             return Err(ErrorBody::invalid(&Pointer::root().key("parallel_tool_calls"), "needs tools"));
         }
         let choice = read_choice(request.tool_choice.as_ref(), &tools)?;
         let format = ResponseFormat::read(request.response_format.as_ref())?;
+        if let ResponseFormat::Schema(schema) = &format {
+            size.add(schema).map_err(|limit| ErrorBody::invalid(&schema_pointer(), limit))?;
+        }
+        for (i, tool) in tools.iter_mut().enumerate().filter(|_| choice != ToolChoice::None) {
+            match size.add(&tool.parameters) {
+                Ok(()) => {}
+                Err(limit) if tool.strict => return Err(ErrorBody::invalid(&parameters(i), limit)),
+                Err(_) => tool.parameters = any_object(),
+            }
+        }
         Ok(Wanted { tools, choice, parallel: request.parallel_tool_calls.unwrap_or(true), format })
     }
 
@@ -114,12 +129,12 @@ impl Wanted {
             return Ok(compiled);
         }
         for (i, tool) in self.tools.iter_mut().enumerate() {
-            let at = Pointer::root().key("tools").index(i).key("function").key("parameters");
-            match agent.grammars.fault(&tool.parameters).map_err(|e| unusable(&e))? {
-                None => {}
-                Some(found) if tool.strict => return Err(beyond(&place(at, &found)).into()),
-                // Without `strict` arguments are the model's best effort; an object they are all the same.
-                Some(_) => tool.parameters = serde_json::json!({"type": "object"}),
+            if tool.strict {
+                if let Some(found) = agent.grammars.fault(&tool.parameters).map_err(|e| unusable(&e))? {
+                    return Err(beyond(&place(parameters(i), &found)).into());
+                }
+            } else if agent.grammars.compile(&Grammar::schema(tool.parameters.clone())).is_err() {
+                tool.parameters = any_object();
             }
         }
         if let Some(schema) = &content
@@ -141,6 +156,16 @@ impl Wanted {
         let rules = Rules { format, tools, choice, parallel: *parallel, marker, content };
         agent.grammars.compile(&rules.grammar())
     }
+}
+
+/// Where a tool's parameters stand.
+fn parameters(tool: usize) -> Pointer {
+    Pointer::root().key("tools").index(tool).key("function").key("parameters")
+}
+
+/// Without `strict` arguments are the model's best effort; an object they are all the same.
+fn any_object() -> Value {
+    serde_json::json!({"type": "object"})
 }
 
 fn fault(agent: &Agent, schema: &Value, at: Pointer) -> Result<ErrorBody, ApiError> {

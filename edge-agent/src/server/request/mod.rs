@@ -66,11 +66,13 @@ pub(super) struct Job {
 pub(super) struct Calls {
     pub(super) format: super::tools::format::Format,
     pub(super) names: Vec<String>,
+    /// Whether the answer has to be calls.
+    pub(super) required: bool,
 }
 
 impl Calls {
     pub(super) fn reader(&self) -> CallReader {
-        CallReader::new(self.format, self.names.clone())
+        CallReader::new(self.format, self.names.clone(), self.required)
     }
 }
 

@@ -12,7 +12,8 @@ pub(super) fn read(params: &Params) -> Sampling {
     Sampling {
         temperature: params.temperature.unwrap_or(1.0),
         top_p: params.top_p.unwrap_or(1.0),
-        top_k: params.top_k.and_then(|k| u32::try_from(k).ok()).unwrap_or(0),
+        // No vocabulary is so large that the largest number would not be all of it.
+        top_k: params.top_k.map_or(0, |k| u32::try_from(k.max(0)).unwrap_or(u32::MAX)),
         min_p: params.min_p.unwrap_or(0.0),
         repetition_penalty: params.repetition_penalty.unwrap_or(1.0),
         presence_penalty: params.presence_penalty.unwrap_or(0.0),
@@ -35,5 +36,17 @@ pub(super) fn check_bias(body: &Value, vocabulary: usize) -> Result<(), ErrorBod
             let at = Pointer::root().key("logit_bias").nth(position);
             Err(ErrorBody::invalid(&at, format!("the model's vocabulary has {vocabulary} tokens, from 0 on")))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_top_k_beyond_any_vocabulary_is_all_of_it() {
+        let top_k = |k: i64| read(&Params { top_k: Some(k), ..Params::default() }).top_k;
+        assert_eq!([-1, 0, 1, 40].map(top_k), [0, 0, 1, 40]);
+        assert_eq!([i64::from(u32::MAX) + 1, i64::MAX].map(top_k), [u32::MAX; 2]);
     }
 }

@@ -42,6 +42,9 @@ pub(super) fn read(agent: &Agent, body: Value) -> Result<Job, ApiError> {
                 ids.clone()
             }
         };
+        if tokens.is_empty() {
+            return Err(ErrorBody::invalid(&at, "is empty: give it some text to go on from").into());
+        }
         if let Some(echo) = &mut echo {
             echo.push(match prompt {
                 OnePrompt::Text(text) => text,

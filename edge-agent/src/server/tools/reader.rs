@@ -7,10 +7,8 @@ use super::format::Format;
 pub(in crate::server) enum Said {
     /// Text of the answer.
     Text(String),
-    /// A call begins: which tool.
-    Call(usize),
-    /// More of its arguments.
-    Arguments(String),
+    /// A whole call: which tool, and its arguments. One that was cut off is never told: half of its JSON is none.
+    Call(usize, String),
 }
 
 /// Reads one answer. Its grammar has taken care that a call which begins is well-formed; text that only looks like one
@@ -24,6 +22,12 @@ pub(in crate::server) struct CallReader {
     /// White space that the answer began with: nothing, if a call follows.
     space: String,
     spoken: bool,
+    /// Whether the answer is calls and nothing else: then what never became one is no text either.
+    only_calls: bool,
+    /// Of the call that is being read.
+    arguments: String,
+    /// Whether the answer ended inside of a call.
+    cut: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,8 +38,8 @@ enum State {
     Text,
     /// A call's head is expected; the first has `open` before it.
     Head { first: bool },
-    /// Inside of a call's arguments.
-    Arguments { depth: u32, quoted: bool, escaped: bool },
+    /// Inside of a call's arguments: of which tool, and how deep.
+    Arguments { tool: usize, depth: u32, quoted: bool, escaped: bool },
     /// Behind arguments.
     Tail,
     /// Behind a call.
@@ -54,10 +58,16 @@ enum Match<T> {
 }
 
 impl CallReader {
-    /// For calls of these functions.
-    pub(in crate::server) fn new(format: Format, names: Vec<String>) -> Self {
+    /// For calls of these functions; whether the answer has to be calls.
+    pub(in crate::server) fn new(format: Format, names: Vec<String>, only_calls: bool) -> Self {
         let state = if format.is_marked() { State::Text } else { State::Start };
-        CallReader { format, names, state, held: String::new(), space: String::new(), spoken: false }
+        let (held, space, arguments) = (String::new(), String::new(), String::new());
+        CallReader { format, names, state, held, space, spoken: false, only_calls, arguments, cut: false }
+    }
+
+    /// Whether the answer, now that it is finished, was cut off inside of a call.
+    pub(in crate::server) fn is_cut(&self) -> bool {
+        self.cut
     }
 
     /// More text.
@@ -74,7 +84,8 @@ impl CallReader {
         let mut said = Vec::new();
         match self.state {
             State::Start | State::Text => self.text(&left, &mut said),
-            _ => {}
+            State::Head { .. } | State::Arguments { .. } => self.cut = true,
+            State::Tail | State::After | State::Over => {}
         }
         self.state = State::Over;
         said
@@ -84,13 +95,13 @@ impl CallReader {
     fn step(&mut self, said: &mut Vec<Said>) -> bool {
         match self.state {
             State::Start => match self.start() {
-                Match::Whole(tool, length) => self.begin(tool, length, said),
+                Match::Whole(tool, length) => self.begin(tool, length),
                 Match::Open => return false,
                 Match::Not => self.state = State::Text,
             },
             State::Text => return self.in_text(said),
             State::Head { first } => match self.head(&self.held, first) {
-                Match::Whole(tool, length) => self.begin(tool, length, said),
+                Match::Whole(tool, length) => self.begin(tool, length),
                 Match::Open => return false,
                 Match::Not => self.state = State::Over,
             },
@@ -148,9 +159,8 @@ impl CallReader {
         literal(&self.held, &[between.text, marker].concat())
     }
 
-    fn begin(&mut self, tool: usize, length: usize, said: &mut Vec<Said>) {
-        said.push(Said::Call(tool));
-        self.skip(length, State::Arguments { depth: 0, quoted: false, escaped: false });
+    fn begin(&mut self, tool: usize, length: usize) {
+        self.skip(length, State::Arguments { tool, depth: 0, quoted: false, escaped: false });
     }
 
     fn skip(&mut self, length: usize, state: State) {
@@ -178,7 +188,7 @@ impl CallReader {
     }
 
     fn in_arguments(&mut self, said: &mut Vec<Said>) -> bool {
-        let State::Arguments { mut depth, mut quoted, mut escaped } = self.state else { return false };
+        let State::Arguments { tool, mut depth, mut quoted, mut escaped } = self.state else { return false };
         let mut end = None;
         for (at, byte) in self.held.bytes().enumerate() {
             match byte {
@@ -197,16 +207,18 @@ impl CallReader {
             }
         }
         let rest = self.held.split_off(end.unwrap_or(self.held.len()));
-        let arguments = std::mem::replace(&mut self.held, rest);
-        if !arguments.is_empty() {
-            said.push(Said::Arguments(arguments));
+        self.arguments.push_str(&std::mem::replace(&mut self.held, rest));
+        if end.is_none() {
+            self.state = State::Arguments { tool, depth, quoted, escaped };
+            return false;
         }
-        self.state = if end.is_some() { State::Tail } else { State::Arguments { depth, quoted, escaped } };
-        end.is_some()
+        said.push(Said::Call(tool, std::mem::take(&mut self.arguments)));
+        self.state = State::Tail;
+        true
     }
 
     fn text(&mut self, text: &str, said: &mut Vec<Said>) {
-        if text.is_empty() {
+        if text.is_empty() || self.only_calls {
             return;
         }
         if self.spoken {
@@ -238,27 +250,33 @@ mod tests {
 
     /// Everything that an answer says, in pieces of so many characters; pieces of the same kind joined.
     fn read(template: &str, answer: &str, size: usize) -> Vec<Said> {
-        let mut reader = CallReader::new(Format::of(template), ["find", "find_all"].map(String::from).to_vec());
+        read_as(template, answer, size, false).0
+    }
+
+    /// Likewise, where the answer has to be calls; and whether it was cut off inside of one.
+    fn read_as(template: &str, answer: &str, size: usize, only_calls: bool) -> (Vec<Said>, bool) {
+        let names = ["find", "find_all"].map(String::from).to_vec();
+        let mut reader = CallReader::new(Format::of(template), names, only_calls);
         let characters: Vec<char> = answer.chars().collect();
         let pieces = characters.chunks(size).map(|c| c.iter().collect::<String>());
         let mut said: Vec<Said> = pieces.flat_map(|piece| reader.push(&piece)).collect();
         said.extend(reader.finish());
-        said.into_iter().fold(Vec::new(), |mut joined, next| {
+        let said = said.into_iter().fold(Vec::new(), |mut joined, next| {
             match (joined.last_mut(), &next) {
                 (Some(Said::Text(text)), Said::Text(more)) => text.push_str(more),
-                (Some(Said::Arguments(text)), Said::Arguments(more)) => text.push_str(more),
                 _ => joined.push(next),
             }
             joined
-        })
+        });
+        (said, reader.is_cut())
     }
 
     fn text(text: &str) -> Said {
         Said::Text(text.into())
     }
 
-    fn call(tool: usize, arguments: &str) -> [Said; 2] {
-        [Said::Call(tool), Said::Arguments(arguments.into())]
+    fn call(tool: usize, arguments: &str) -> [Said; 1] {
+        [Said::Call(tool, arguments.into())]
     }
 
     #[test]
@@ -305,9 +323,28 @@ mod tests {
 
     #[test]
     fn an_answer_that_was_cut_off_keeps_what_it_said() {
-        let cut = "<tool_call>\n{\"name\": \"find\", \"arguments\": {\"a\": [1, ";
-        assert_eq!(read(HERMES, cut, 5), call(0, "{\"a\": [1, "));
-        assert_eq!(read(HERMES, "<tool_call>\n{\"na", 5), []);
+        assert_eq!(read(HERMES, "Let me see.\n<tool_call>\n{\"na", 5), [text("Let me see.\n")]);
         assert_eq!(read(OTHER, "{\"na", 5), [text("{\"na")]);
+    }
+
+    #[test]
+    fn a_call_that_was_cut_is_no_call_and_its_fragment_is_no_text() {
+        let head = |format: &Format| [format.marker.unwrap_or_default(), format.open[0], format.head].concat();
+        for template in [HERMES, MISTRAL, LLAMA, OTHER] {
+            let format = Format::of(template);
+            let arguments = "{\"a\": [1, \"}\"]}";
+            let whole = [head(&format).as_str(), "find", format.middle, arguments].concat();
+            for end in 0..=whole.len() {
+                let (said, cut) = read_as(template, &whole[..end], 3, true);
+                let expected = if end == whole.len() { call(0, arguments).to_vec() } else { Vec::new() };
+                assert_eq!(said, expected, "{template}: {}", &whole[..end]);
+                let inside = end > whole.len() - arguments.len() && end < whole.len();
+                assert!(cut || !inside, "{template}: {}", &whole[..end]);
+                assert!(!cut || end < whole.len(), "{template}: what is missing is no part of the call");
+            }
+        }
+        // What was whole before it stays.
+        let two = "<tool_call>\n{\"name\": \"find\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": \"find";
+        assert_eq!(read_as(HERMES, two, 4, false), (call(0, "{}").to_vec(), true));
     }
 }
