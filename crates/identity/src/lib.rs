@@ -12,7 +12,6 @@ pub mod spiffe;
 pub mod store;
 
 mod certificate;
-mod half;
 
 pub use authority::{Authority, Leaf, Usage};
 pub use client::{Caller, DialError, DialTimings, dial};

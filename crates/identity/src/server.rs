@@ -1,13 +1,12 @@
 //! Accepting: mutual TLS for Terrace's programs, plain for clients; HTTP/1.1 and HTTP/2 on either.
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use http::{Request, Version};
+use http::Request;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -19,7 +18,6 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use crate::certificate;
-use crate::half::{Answered, Asked, Ends, Exchange, HalfOpen};
 use crate::net::{Listen, Stream};
 use crate::spiffe::Identity;
 use crate::store::Identities;
@@ -141,20 +139,12 @@ async fn connection<S>(stream: S, peer: Option<Peer>, address: PeerAddr, app: Ro
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let exchange = Arc::new(Exchange::default());
-    let stream = HalfOpen::new(stream, exchange.clone());
     let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
         if let Some(peer) = &peer {
             request.extensions_mut().insert(peer.clone());
         }
         request.extensions_mut().insert(address);
-        let answer = if request.version() == Version::HTTP_11 {
-            app.clone().oneshot(request.map(|body| Body::new(Asked::new(body, exchange.clone()))))
-        } else {
-            app.clone().oneshot(request.map(Body::new))
-        };
-        let ends = Ends(exchange.clone());
-        async move { Ok::<_, Infallible>(answer.await?.map(|body| Answered { body, _ends: ends })) }
+        app.clone().oneshot(request.map(Body::new))
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
