@@ -22,7 +22,6 @@ pub const INACTIVE: &[(Kind, &str)] = &[
     (Kind::RoutingPolicy, "spec.learning"),
     (Kind::RoutingPolicy, "spec.egressLedger.storage.claim"),
     (Kind::RoutingPolicy, "spec.egressLedger.retention"),
-    (Kind::LatencyBudget, "spec.chain"),
 ];
 
 /// Fields that have their behaviour: with [`INACTIVE`], every field of the schema. A test holds that.
@@ -80,6 +79,7 @@ pub const ACTIVE: &[(Kind, &str)] = &[
     (Kind::LatencyBudget, "spec.window"),
     (Kind::LatencyBudget, "spec.onMiss"),
     (Kind::LatencyBudget, "spec.priority"),
+    (Kind::LatencyBudget, "spec.chain"),
 ];
 
 /// The fields of an object that are set to something else than their default and have no behaviour yet.
@@ -203,7 +203,7 @@ mod tests {
             "spec": {"policyRef": {"name": "p"}, "firstToken": "100ms", "total": "1s", "chain": {"total": "5s"}},
         }))
         .unwrap();
-        assert_eq!(inactive_fields(&budget), ["spec.chain"]);
+        assert_eq!(inactive_fields(&budget), Vec::<String>::new());
         let tier: Tier = serde_json::from_value(json!({
             "apiVersion": "terrace.dev/v1alpha1", "kind": "Tier", "metadata": {"name": "edge"},
             "spec": {"boundary": "Device", "backend": {"fleet": {

@@ -111,11 +111,11 @@ choice! {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Chain {
-    /// Calls at most.
+    /// Calls at most; one that is refused is none.
     #[serde(default = "max_hops")]
     #[schemars(range(min = 1, max = 1000))]
     pub max_hops: i32,
-    /// Time of the whole chain.
+    /// Time of the whole chain, from its first call on.
     pub total: Duration,
 }
 

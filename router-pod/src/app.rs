@@ -19,7 +19,10 @@ use crate::fleet::Fleet;
 use crate::ledger::Ledger;
 use crate::metrics::RouterMetrics;
 use crate::random::Random;
+use crate::sense::Ongoing;
+use crate::sense::chain::Chains;
 use crate::sense::session::Sessions;
+use crate::sense::token::Tokens;
 use crate::server::keys::Keys;
 use crate::server::rate::{Concurrency, Rates};
 
@@ -52,6 +55,10 @@ pub struct App {
     pub egress: Egress,
     /// Classes of conversations.
     pub sessions: Sessions,
+    /// Chains of calls.
+    pub chains: Chains,
+    /// What travels of both.
+    pub tokens: Tokens,
     /// Retries that may still be spent.
     pub retries: Mutex<RetryBudget>,
     /// Lengths of answers by feature.
@@ -78,6 +85,14 @@ impl App {
         } else if outputs.len() < FEATURES_MOST {
             outputs.entry(feature.to_owned()).or_default().learn(prompt_tokens, tokens);
         }
+    }
+
+    /// What the client of a session is told to present next; none: its id is too long.
+    pub fn token(&self, session: &Ongoing) -> Option<String> {
+        let known = session.chain.as_ref().and_then(|key| self.chains.known(key));
+        let presented = session.presented.clone();
+        let presented = known.map_or_else(|| presented.clone(), |known| presented.clone().with(known));
+        self.tokens.write(&session.caller, &presented)
     }
 
     /// A new request came: it earns a part of a retry.

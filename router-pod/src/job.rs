@@ -14,6 +14,7 @@ use tracing::Span;
 use crate::dispatch::body::{self, Call};
 use crate::dispatch::limits;
 use crate::fleet::InUse;
+use crate::sense::Ongoing;
 use crate::server::language::Language;
 
 /// One request. It holds content and therefore shows nothing when printed: it cannot be.
@@ -36,6 +37,10 @@ pub struct Job {
     pub cache_domain: Option<String>,
     /// What its prompt begins with.
     pub prefix: Arc<Prefix>,
+    /// The session that it belongs to.
+    pub session: Option<Ongoing>,
+    /// What its chain had left when it came.
+    pub chain_left: Option<Duration>,
     /// The snapshot under which it was admitted.
     pub in_use: Arc<InUse>,
     /// When it came.
@@ -59,6 +64,8 @@ impl Job {
 
     /// What remains of the whole request's time; none: it is used up.
     pub fn remaining(&self) -> Option<Duration> {
-        limits::total(self.budget.as_ref()).checked_sub(self.started.elapsed()).filter(|left| !left.is_zero())
+        limits::total(self.budget.as_ref(), self.chain_left)
+            .checked_sub(self.started.elapsed())
+            .filter(|left| !left.is_zero())
     }
 }

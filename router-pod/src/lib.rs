@@ -9,7 +9,7 @@
 //! | [`dispatch`] | carries a plan out: cleared bodies only; attempts, deadlines, connections |
 //! | [`ledger`] | what became of it: counts, latencies, cost; makes the report |
 //!
-//! [`job`] is a request on its way, [`record`] what became of it, [`refusal`] why it got no answer, [`decisions`] what
+//! [`queue`] is where requests wait that find every tier full, [`job`] is a request on its way, [`record`] what became of it, [`refusal`] why it got no answer, [`decisions`] what
 //! was decided of the last ones. [`outside`] is what a router has from outside: sockets, time, randomness.
 
 pub mod app;
@@ -23,6 +23,7 @@ pub mod job;
 pub mod ledger;
 pub mod metrics;
 pub mod outside;
+pub mod queue;
 pub mod random;
 pub mod record;
 pub mod refusal;

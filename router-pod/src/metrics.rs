@@ -38,6 +38,22 @@ pub struct AttemptLabels {
     pub outcome: &'static str,
 }
 
+/// How a stay in the queue ended.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct QueueLabels {
+    /// `sent`, `late`, `full` or `cancelled`.
+    pub outcome: &'static str,
+}
+
+/// How a second attempt ended.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct HedgeLabels {
+    /// The tier that it went to.
+    pub tier: String,
+    /// `won`, `lost` or `failed`.
+    pub outcome: &'static str,
+}
+
 /// Tokens of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct TokenLabels {
@@ -70,6 +86,12 @@ pub struct RouterMetrics {
     pub deciding: Histogram,
     /// Requests in flight.
     pub in_flight: Gauge,
+    /// Requests that wait for room.
+    pub queued: Gauge,
+    /// How long they waited, by how it ended.
+    pub queue_wait: Family<QueueLabels, Histogram, fn() -> Histogram>,
+    /// Second attempts by tier and outcome.
+    pub hedges: Family<HedgeLabels, Counter>,
     /// Age of the snapshot in use.
     pub snapshot_age: Gauge<f64, AtomicU64>,
     /// Snapshots refused.
@@ -111,6 +133,13 @@ impl RouterMetrics {
             ),
             deciding: metrics.register("terrace_deciding_seconds", "Time of sense and decide together", short()),
             in_flight: metrics.register("terrace_requests_in_flight", "Requests in flight", Gauge::default()),
+            queued: metrics.register("terrace_queued_requests", "Requests that wait for room", Gauge::default()),
+            queue_wait: metrics.register(
+                "terrace_queue_wait_seconds",
+                "Time that requests waited for room",
+                Family::new_with_constructor(long),
+            ),
+            hedges: metrics.register("terrace_hedges", "Second attempts by tier and outcome", Family::default()),
             snapshot_age: metrics.register(metric::SNAPSHOT_AGE, "Age of the snapshot in use", Gauge::default()),
             snapshots_refused: metrics.register(metric::SNAPSHOTS_REFUSED, "Snapshots refused", Counter::default()),
             certificate_expiry: metrics.register(
@@ -143,6 +172,8 @@ mod tests {
         drop(router.attempts.get_or_create(&AttemptLabels { tier: "t".into(), outcome: "o" }));
         drop(router.tokens.get_or_create(&TokenLabels { tier: "t".into(), kind: "k" }));
         drop(router.cost_micros.get_or_create(&tier()));
+        drop(router.queue_wait.get_or_create(&QueueLabels { outcome: "o" }));
+        drop(router.hedges.get_or_create(&HedgeLabels { tier: "t".into(), outcome: "o" }));
         for family in [&router.first_token, &router.per_output_token, &router.transport] {
             drop(family.get_or_create(&tier()));
         }

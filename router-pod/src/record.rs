@@ -26,6 +26,7 @@ use crate::dispatch::rebuild::Tokens;
 use crate::ledger::{Ended, Used};
 use crate::metrics::{RequestLabels, TierLabel, TokenLabels};
 use crate::refusal::Refusal;
+use crate::sense::chain;
 
 /// What became of one request.
 pub struct Record {
@@ -48,6 +49,8 @@ pub struct Record {
     compute_us: u64,
     caller: String,
     decision: Option<Arc<Decision>>,
+    /// The chain that it is a call of.
+    chain: Option<chain::Key>,
 }
 
 impl Record {
@@ -72,6 +75,7 @@ impl Record {
             compute_us: 0,
             caller: String::new(),
             decision: None,
+            chain: None,
         }
     }
 
@@ -105,6 +109,11 @@ impl Record {
         self.span.record("terrace.feature", signals.feature.as_str()).record("terrace.class", signals.class.as_str());
     }
 
+    /// It is a call of this chain, and counted there: given back if nothing comes of it.
+    pub fn call_of(&mut self, chain: Option<&chain::Key>) {
+        self.chain = chain.cloned();
+    }
+
     /// It ended without an answer.
     pub fn refused(&mut self, refusal: &Refusal) {
         self.outcome = refusal.outcome();
@@ -121,6 +130,9 @@ impl Record {
         self.tier = Some(Arc::clone(tier));
         self.reasons = reasons.to_vec();
         self.transport_us = transport_us;
+        if let Some(chain) = &self.chain {
+            self.app.chains.transport(chain, transport_us);
+        }
         self.first_token_us = Some(micros(first_token.duration_since(self.started)));
     }
 
@@ -164,6 +176,10 @@ impl Drop for Record {
         let total_us = micros(self.started.elapsed());
         let metrics = &self.app.metrics;
         metrics.in_flight.dec();
+        let refused = matches!(self.outcome, Outcome::Invalid | Outcome::Denied | Outcome::Unavailable);
+        if let Some(chain) = self.chain.as_ref().filter(|_| refused) {
+            self.app.chains.give_back(chain);
+        }
         let tier = self.tier.as_ref().map(|t| t.name.clone()).unwrap_or_default();
         metrics
             .requests

@@ -68,6 +68,12 @@ impl Refusal {
         self
     }
 
+    /// Whether the same request is refused again however often it is sent.
+    pub fn is_final(&self) -> bool {
+        let chain = [Reason::ChainHops, Reason::ChainTime];
+        self.code.fails_closed() || self.reasons.iter().any(|reason| chain.contains(reason))
+    }
+
     /// What the report counts it as.
     pub fn outcome(&self) -> Outcome {
         match self.code {
@@ -97,9 +103,16 @@ impl From<terrace_decide::Refusal> for Refusal {
             }
             Plan::Overloaded { retry_after_us } => (Code::Overloaded, Some(*retry_after_us)),
             Plan::OverflowCapped { retry_after_us, .. } => (Code::OverflowCapped, Some(*retry_after_us)),
-            Plan::BudgetExceeded { .. } => (Code::BudgetExceeded, None),
+            Plan::BudgetExceeded { .. } | Plan::ChainHops { .. } | Plan::ChainTime { .. } => {
+                (Code::BudgetExceeded, None)
+            }
         };
-        Self { retry_after_us, ..Self::new(code, refusal.to_string()) }
+        let why = match &refusal {
+            Plan::ChainHops { .. } => Some(Reason::ChainHops),
+            Plan::ChainTime { .. } => Some(Reason::ChainTime),
+            _ => None,
+        };
+        Self { retry_after_us, ..Self::new(code, refusal.to_string()) }.because(why)
     }
 }
 
@@ -120,6 +133,8 @@ mod tests {
             Plan::Overloaded { retry_after_us: 1 },
             Plan::OverflowCapped { max_percent: 1, retry_after_us: 1 },
             Plan::BudgetExceeded { first_token_us: 1, finish_us: 1 },
+            Plan::ChainHops { max_hops: 1 },
+            Plan::ChainTime { total_us: 1 },
         ];
         for plan in all {
             let code = plan.code();

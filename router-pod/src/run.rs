@@ -1,6 +1,7 @@
 //! Puts a router together and takes it down again.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -29,7 +30,9 @@ use crate::ledger::Ledger;
 use crate::ledger::poster::Poster;
 use crate::metrics::RouterMetrics;
 use crate::outside::Outside;
+use crate::sense::chain::Chains;
 use crate::sense::session::Sessions;
+use crate::sense::token::Tokens;
 use crate::server;
 use crate::server::keys::{self, Keys};
 use crate::server::tls;
@@ -110,7 +113,13 @@ pub async fn start_in(
     background.spawn(poll::run(Arc::clone(&app.fleet), Arc::clone(&app.connector), clock, stop.clone()));
     background.spawn(dns::run(Arc::clone(&app.fleet), Arc::clone(&network), stop.clone()));
     background.spawn(keys::follow(args.api_keys_dir.clone(), Arc::clone(&app.keys), stop.clone()));
-    background.spawn(housekeeping(Arc::clone(&app), identities.clone(), sampling, stop.clone()));
+    background.spawn(housekeeping(
+        Arc::clone(&app),
+        identities.clone(),
+        args.identity_dir.clone(),
+        sampling,
+        stop.clone(),
+    ));
     follow_snapshots(&args, &app, &identities, &network, &background, &stop);
 
     let health = health(&app, &identities, &shutdown);
@@ -177,6 +186,8 @@ async fn app(
         metrics: Arc::clone(metrics),
         egress,
         sessions: Sessions::new(&secret),
+        chains: Chains::default(),
+        tokens: Tokens::new(&common_secret(&args.identity_dir)?),
         retries: Mutex::default(),
         outputs: Mutex::default(),
         decisions: Decisions::new(args.decisions),
@@ -250,13 +261,28 @@ fn health(app: &Arc<App>, identities: &Identities, shutdown: &CancellationToken)
     health
 }
 
-async fn housekeeping(app: Arc<App>, identities: Identities, sampling: Option<Sampling>, shutdown: CancellationToken) {
+/// What the replicas of a policy have in common and nobody else: the private key of their certificate.
+fn common_secret(identity_dir: &Path) -> anyhow::Result<Vec<u8>> {
+    let path = identity_dir.join("tls.key");
+    std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+async fn housekeeping(
+    app: Arc<App>,
+    identities: Identities,
+    identity_dir: PathBuf,
+    sampling: Option<Sampling>,
+    shutdown: CancellationToken,
+) {
     let mut tick = tokio::time::interval(HOUSEKEEPING);
     loop {
         tokio::select! {
             biased;
             () = shutdown.cancelled() => return,
             _ = tick.tick() => {}
+        }
+        if let Ok(secret) = common_secret(&identity_dir) {
+            app.tokens.renew(&secret);
         }
         let left = identities.not_after().duration_since(SystemTime::now()).unwrap_or_default();
         app.metrics.certificate_expiry.set(left.as_secs_f64());

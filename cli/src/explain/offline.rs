@@ -17,7 +17,7 @@ use terrace_decide::endpoint::EndpointTrack;
 use terrace_decide::explain::explain as explained;
 use terrace_decide::output::Lengths;
 use terrace_decide::track::Track;
-use terrace_decide::{DeviceFacts, FleetView, OverflowWindow, Rates, Serving, TierView, decide};
+use terrace_decide::{DeviceFacts, FleetView, Hop, OverflowWindow, Rates, Serving, TierView, decide};
 use terrace_privacy::Rules;
 use terrace_router::sense::{self, Known};
 use terrace_router::server::admit::Caller;
@@ -53,6 +53,7 @@ pub fn explain(options: &Explain, body: &[u8]) -> Result<Explanation> {
     let known = Known {
         session: None,
         length: &|_, prompt_tokens, most| Lengths::next(None, prompt_tokens, most),
+        hop: &|budget| options.session.as_ref().and_then(|_| Hop::first(budget)),
         elapsed_us: 0,
     };
     let (_, signals, _) = sense::look(&snapshot, &rules, &given(options)?, &asked, &caller, &known).map_err(refused)?;

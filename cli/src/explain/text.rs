@@ -25,6 +25,9 @@ pub fn render(explanation: &Explanation) -> String {
         Some(refused) => line(format!("plan: refused{decided}\n  {}: {}", refused.code, refused.message)),
         None => line(format!("plan{decided}")),
     }
+    if let Some(wait) = explanation.wait {
+        line(format!("  it would wait for room, if it has the time: {}", times(wait)));
+    }
     for (index, tried) in explanation.attempts.iter().enumerate() {
         attempt(index + 1, tried, &mut line);
     }
@@ -63,6 +66,17 @@ fn signals(signals: &Signals, line: &mut impl FnMut(String)) {
             budget.on_miss,
             budget.priority
         )),
+    }
+    if let Some(chain) = &signals.chain {
+        let step = if chain.step { "; a short structured call, for which near is preferred" } else { "" };
+        line(format!(
+            "chain     call {} of {}, {} of {} left, {} of it went to connecting so far{step}",
+            chain.hop,
+            chain.max_hops,
+            ms(chain.left_us),
+            ms(chain.total_us),
+            ms(chain.transport_us)
+        ));
     }
     let judged = if signals.complex { "complex" } else { "simple" };
     let because =

@@ -35,6 +35,9 @@ pub struct Explanation {
     pub attempts: Vec<Attempt>,
     /// Why nothing is tried.
     pub refusal: Option<Refused>,
+    /// If that is since every permitted tier is full: what would come of waiting for room, with nobody before it.
+    #[serde(default)]
+    pub wait: Option<Forecast>,
     /// What became of it; none: it was not sent, or has not ended.
     pub became: Option<Became>,
 }
@@ -64,6 +67,9 @@ pub struct Signals {
     pub feature: String,
     /// What is left of its budget; none: no budget covers the feature.
     pub budget: Option<Budget>,
+    /// The chain of calls that it belongs to; none: it is a call of its own, or its budget has no chain.
+    #[serde(default)]
+    pub chain: Option<Chain>,
     /// Whether the caller's own preference stands for the policy's weights.
     pub preferred: bool,
     /// The weights that scores are made with.
@@ -91,6 +97,25 @@ pub struct Budget {
     pub on_miss: OnMiss,
     /// Interactive goes before Batch.
     pub priority: Priority,
+}
+
+/// A chain of calls, as this one met it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Chain {
+    /// Which call of the chain this is, from 1.
+    pub hop: u32,
+    /// Calls that it may make.
+    pub max_hops: u32,
+    /// Time that it has left, microseconds.
+    pub left_us: u64,
+    /// Time that it has in all, microseconds.
+    pub total_us: u64,
+    /// Name resolution, connecting and TLS of its earlier calls, microseconds.
+    pub transport_us: u64,
+    /// Whether this is a short structured call: the near tier is preferred for it.
+    pub step: bool,
 }
 
 /// One tier of the ladder.

@@ -31,6 +31,10 @@ pub struct Policy {
     pub cascade: Cascade,
     /// How a device of a tier is picked.
     pub selection: Strategy,
+    /// When a second attempt is started beside one whose first token is late. Left out when it is never, so that a router
+    /// which does not know it yet reads the same document.
+    #[serde(default, skip_serializing_if = "Hedge::is_disabled")]
+    pub hedge: Hedge,
     /// When a tier is left because it cannot answer in time.
     pub overflow: Overflow,
     /// What happens when a wider tier was decided but fails.
@@ -261,6 +265,37 @@ pub enum Cascade {
         /// Joint rate of kept and wrong answers, at most.
         target_error_percent: u8,
     },
+}
+
+/// When a second attempt is started beside one whose first token is late.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Hedge {
+    /// Where it may go.
+    pub mode: HedgeMode,
+    /// After the time within which this percent of the tier's first tokens came lately.
+    pub percentile: u8,
+}
+
+impl Hedge {
+    /// Whether there is never a second attempt.
+    pub fn is_disabled(&self) -> bool {
+        self.mode == HedgeMode::Disabled
+    }
+}
+
+/// Where a second attempt may go.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum HedgeMode {
+    /// Nowhere.
+    #[default]
+    Disabled,
+    /// To a fleet, or to an endpoint that asks no price for tokens.
+    Free,
+    /// Also to an endpoint that asks a price: it is paid even if the other answers first.
+    Any,
 }
 
 /// How a device of a tier is picked.

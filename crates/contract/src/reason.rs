@@ -37,6 +37,10 @@ reasons! {
     OverflowDown = "overflow_down",
     /// An attempt failed before its first token and another place was tried.
     Retried = "retried",
+    /// It waited for room, since every permitted tier was full.
+    Queued = "queued",
+    /// The first token was late; a second attempt elsewhere was started beside it.
+    Hedged = "hedged",
     /// A nearer tier answers than the one decided.
     Degraded = "degraded",
     /// The answer was not sure enough.
@@ -98,6 +102,10 @@ reasons! {
     // Why a request ended without an answer.
     /// The time is used up.
     BudgetExceeded = "budget_exceeded",
+    /// The chain has made its calls.
+    ChainHops = "chain_hops",
+    /// The chain has used up its time.
+    ChainTime = "chain_time",
     /// The client went away.
     ClientGone = "client_gone",
 }

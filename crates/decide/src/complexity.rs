@@ -22,6 +22,9 @@ pub struct Prompt<'a> {
     pub prompt_tokens: u32,
     /// Tools that the model may call.
     pub tools: usize,
+    /// Whether it is a short structured call of a chain: there the length of the transcript and the tools on offer are
+    /// the same at every call, and say nothing of how hard this one is.
+    pub step: bool,
 }
 
 /// How hard a request is.
@@ -92,7 +95,7 @@ impl Signal {
 pub fn judge(policy: &Complexity, prompt: &Prompt<'_>) -> Verdict {
     let mut signals = Vec::new();
     let mut task = None;
-    if prompt.prompt_tokens > policy.max_prompt_tokens {
+    if prompt.prompt_tokens > policy.max_prompt_tokens && !prompt.step {
         signals.push(Signal::Long);
     }
     if policy.mode != ComplexityMode::Static {
@@ -107,7 +110,7 @@ pub fn judge(policy: &Complexity, prompt: &Prompt<'_>) -> Verdict {
         if steps(prompt.last_user) {
             signals.push(Signal::Steps);
         }
-        if prompt.tools > 1 {
+        if prompt.tools > 1 && !prompt.step {
             signals.push(Signal::Tools);
         }
     }
@@ -297,7 +300,7 @@ mod tests {
     const RULES: Complexity = Complexity { mode: ComplexityMode::Rules, max_prompt_tokens: 50 };
 
     fn of(text: &str, prompt_tokens: u32) -> Verdict {
-        judge(&RULES, &Prompt { last_user: text, prompt_tokens, tools: 0 })
+        judge(&RULES, &Prompt { last_user: text, prompt_tokens, tools: 0, step: false })
     }
 
     #[test]
@@ -329,7 +332,9 @@ mod tests {
     #[test]
     fn static_mode_sees_only_the_length() {
         let fixed = Complexity { mode: ComplexityMode::Static, max_prompt_tokens: 50 };
-        let judge = |text, prompt_tokens| judge(&fixed, &Prompt { last_user: text, prompt_tokens, tools: 3 }).complex;
+        let judge = |text, prompt_tokens| {
+            judge(&fixed, &Prompt { last_user: text, prompt_tokens, tools: 3, step: false }).complex
+        };
         assert!(!judge("prove this contract", 50));
         assert!(judge("hello", 51));
     }
@@ -338,6 +343,6 @@ mod tests {
     fn steps_and_tools_together_go_up_and_neither_alone() {
         let text = "1. open it\n2. read it\n3. close it";
         assert!(!of(text, 20).complex);
-        assert!(judge(&RULES, &Prompt { last_user: text, prompt_tokens: 20, tools: 2 }).complex);
+        assert!(judge(&RULES, &Prompt { last_user: text, prompt_tokens: 20, tools: 2, step: false }).complex);
     }
 }

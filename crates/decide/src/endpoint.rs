@@ -90,6 +90,11 @@ impl EndpointTrack {
         self.in_flight
     }
 
+    /// A first token that was forecast had not come by then, when another attempt at the same request answered.
+    pub fn outrun(&mut self, forecast_us: f64, at_least_us: u64, now_us: u64) {
+        self.correction = self.correction.observe(forecast_us, at_least_us as f64, now_us);
+    }
+
     /// How an attempt went, for the breaker.
     pub fn record(&mut self, event: Event, now_us: u64) {
         self.breaker.record(now_us, event);

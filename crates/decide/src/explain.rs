@@ -3,7 +3,7 @@
 
 use terrace_contract::SCHEMA_VERSION;
 use terrace_contract::explanation::{
-    Attempt, Budget, Devices, DevicesOut, Explanation, Forecast, Refused, Rung, Score, Signals,
+    Attempt, Budget, Chain, Devices, DevicesOut, Explanation, Forecast, Refused, Rung, Score, Signals,
 };
 use terrace_contract::names::AUTO_MODEL;
 use terrace_contract::policy::Policy;
@@ -33,6 +33,7 @@ pub fn explain(signals: &signals::Signals, view: &FleetView, policy: &Policy, pl
         decided: plan.decided.as_ref().map(|tier| tier.name.clone()),
         attempts: plan.attempts.iter().map(attempt).collect(),
         refusal,
+        wait: plan.room.map(|room| forecast(room.after(0))),
         became: None,
     }
 }
@@ -56,6 +57,14 @@ fn of_signals(signals: &signals::Signals, policy: &Policy) -> Signals {
             total_us: deadline.total_us,
             on_miss: deadline.on_miss,
             priority: deadline.priority,
+        }),
+        chain: signals.hop.map(|hop| Chain {
+            hop: hop.number,
+            max_hops: hop.max_hops,
+            left_us: hop.left_us,
+            total_us: hop.total_us,
+            transport_us: hop.transport_us,
+            step: signals.is_step(),
         }),
         preferred: signals.prefer.is_some(),
         weights: signals.prefer.map_or(policy.weights, |prefer| prefer.weights()),

@@ -21,6 +21,31 @@ pub struct Plan {
     pub scores: Vec<Scored>,
     /// What was ruled out, and why.
     pub ruled_out: Vec<RuledOut>,
+    /// When it is refused because every permitted tier is full: what would come of waiting for room.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub room: Option<Room>,
+}
+
+/// What would come of waiting for room in the permitted tiers, microseconds from now.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Room {
+    /// To the first token of the next request that gets room.
+    pub first_token_us: f64,
+    /// To its end.
+    pub finish_us: f64,
+    /// To when there is room.
+    pub until_us: f64,
+    /// From one that gets room to the next.
+    pub each_us: f64,
+}
+
+impl Room {
+    /// What would come of a request that has so many before it.
+    pub fn after(&self, ahead: usize) -> Forecast {
+        let more = self.each_us * ahead as f64;
+        Forecast { first_token_us: self.first_token_us + more, finish_us: self.finish_us + more }
+    }
 }
 
 impl Plan {
@@ -109,6 +134,22 @@ pub enum Refusal {
         /// Forecast of the decided tier.
         finish_us: u64,
     },
+    /// 504 `budget_exceeded`: the chain has made its calls.
+    #[error(
+        "this session's chain has made its {max_hops} calls (LatencyBudget spec.chain.maxHops): end it, or begin another with another x-terrace-session"
+    )]
+    ChainHops {
+        /// Calls that it may make.
+        max_hops: u32,
+    },
+    /// 504 `budget_exceeded`: the chain has used up its time.
+    #[error(
+        "this session's chain has used up its {} ms (LatencyBudget spec.chain.total), counted from its first call: end it, or begin another with another x-terrace-session", total_us / 1000
+    )]
+    ChainTime {
+        /// Time that it has, microseconds.
+        total_us: u64,
+    },
 }
 
 impl Refusal {
@@ -122,7 +163,7 @@ impl Refusal {
             Refusal::PermittedTiersUnavailable { .. } => "permitted_tiers_unavailable",
             Refusal::Overloaded { .. } => "overloaded",
             Refusal::OverflowCapped { .. } => "overflow_capped",
-            Refusal::BudgetExceeded { .. } => "budget_exceeded",
+            Refusal::BudgetExceeded { .. } | Refusal::ChainHops { .. } | Refusal::ChainTime { .. } => "budget_exceeded",
         }
     }
 

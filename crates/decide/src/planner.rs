@@ -1,12 +1,16 @@
 //! Puts the steps together: which tier is decided, what is tried in which order, and when nothing is.
 
+use std::cmp::Ordering;
+
 use terrace_contract::policy::{Degrade, OnMiss, OverflowMode, Policy};
 use terrace_contract::reason::Reason;
 
 use crate::ability;
+use crate::chain::Spent;
 use crate::constrain::{self, State};
-use crate::plan::{Attempt, DeviceRef, Forecast, Outcome, Plan, Refusal, RuledOut, Scored, TierRef};
+use crate::plan::{Attempt, DeviceRef, Forecast, Outcome, Plan, Refusal, Room, RuledOut, Scored, TierRef};
 use crate::predict::{self, Neutral, Work};
+use crate::room;
 use crate::score::{self, Facts};
 use crate::select::{self, Choice, Selection};
 use crate::signals::{ModelChoice, Signals};
@@ -45,7 +49,7 @@ pub fn decide_by(signals: &Signals, view: &FleetView, policy: &Policy, selection
 }
 
 fn refused(refusal: Refusal, decided: Option<TierRef>, scores: Vec<Scored>, ruled_out: Vec<RuledOut>) -> Plan {
-    Plan { outcome: Outcome::Refuse(refusal), decided, attempts: Vec::new(), scores, ruled_out }
+    Plan { outcome: Outcome::Refuse(refusal), decided, attempts: Vec::new(), scores, ruled_out, room: None }
 }
 
 /// A permitted tier with all that is known of it for this request.
@@ -63,6 +67,8 @@ struct Rung {
     feasible: bool,
     availability: f64,
     cost_micros: u64,
+    /// When it is full: what would come of waiting for room.
+    room: Option<Room>,
 }
 
 impl Rung {
@@ -109,6 +115,7 @@ fn rung(
         feasible: false,
         availability: 0.0,
         cost_micros,
+        room: None,
     };
     match &here.serving {
         Serving::Devices(devices) => {
@@ -133,6 +140,9 @@ fn rung(
                 let idle = devices.iter().map(|d| predict::device(work, d, in_flight(d), || neutral).idle());
                 let best = idle.min_by(|a, b| a.finish_us.total_cmp(&b.finish_us));
                 rung.idle = best.unwrap_or_else(|| predict::unknown_device(work));
+                if matches!(rung.state, State::Full(_)) {
+                    rung.room = room::of_devices(work, devices, neutral);
+                }
             }
         }
         Serving::Endpoint(e) => {
@@ -141,6 +151,9 @@ fn rung(
             }
             let predict::Endpoint { now, likely, idle } = predict::endpoint(work, e);
             rung.idle = idle;
+            if matches!(rung.state, State::Full(_)) {
+                rung.room = Some(room::of_endpoint(idle, &here.tier, e, view.now_us));
+            }
             if rung.up() {
                 (rung.now, rung.likely) = (Some(now), Some(likely));
                 rung.feasible = predict::feasible(likely, signals.deadline.as_ref());
@@ -185,6 +198,11 @@ impl Planner<'_> {
     fn plan(&self, mut ruled_out: Vec<RuledOut>) -> Plan {
         let decided = &self.rungs[self.best];
         let on_miss = self.signals.deadline.map_or(OnMiss::Overflow, |d| d.on_miss);
+        let spent = self.spent();
+        // No other tier gives a chain its calls or its time back: only `Degrade` still answers.
+        if let Some((refusal, _)) = spent.clone().filter(|_| on_miss != OnMiss::Degrade) {
+            return refused(refusal, Some(self.tier_ref(decided)), self.scores.to_vec(), ruled_out);
+        }
         let leave = match decided.state {
             State::Down(_) => Leave::Down,
             State::Full(_) => Leave::Full,
@@ -220,12 +238,44 @@ impl Planner<'_> {
             }));
         }
 
-        let attempts = self.order(leave, on_miss, capped, farther, nearer);
-        let decided_ref = Some(self.tier_ref(decided));
+        let attempts = match spent {
+            Some((_, reason)) if self.policy.degrade == Degrade::Mark => self.nearest(reason),
+            _ => self.order(leave, on_miss, capped, farther, nearer),
+        };
+        let (decided, scores) = (Some(self.tier_ref(decided)), self.scores.to_vec());
         if attempts.is_empty() {
-            return refused(self.refusal(capped, &ruled_out), decided_ref, self.scores.to_vec(), ruled_out);
+            let room = if capped { None } else { self.room(on_miss) };
+            return Plan { room, ..refused(self.refusal(capped, &ruled_out), decided, scores, ruled_out) };
         }
-        Plan { outcome: Outcome::Go, decided: decided_ref, attempts, scores: self.scores.to_vec(), ruled_out }
+        Plan { outcome: Outcome::Go, decided, attempts, scores, ruled_out, room: None }
+    }
+
+    /// What is used up of the request's chain, as an error and as a reason.
+    fn spent(&self) -> Option<(Refusal, Reason)> {
+        let hop = self.signals.hop?;
+        Some(match hop.spent()? {
+            Spent::Hops => (Refusal::ChainHops { max_hops: hop.max_hops }, Reason::ChainHops),
+            Spent::Time => (Refusal::ChainTime { total_us: hop.total_us }, Reason::ChainTime),
+        })
+    }
+
+    /// Past the end of its chain a call costs as little as can be: the nearest tier that is up, marked.
+    fn nearest(&self, reason: Reason) -> Vec<Attempt> {
+        let up = self.rungs.iter().filter(|rung| rung.up());
+        let mark = |rung| Attempt { degraded: true, ..self.attempt(rung, vec![reason, Reason::Degraded]) };
+        up.map(mark).collect()
+    }
+
+    /// What would come of waiting: of the full tiers that would be tried if they had room, the one that answers first.
+    fn room(&self, on_miss: OnMiss) -> Option<Room> {
+        let out = self.policy.overflow.mode != OverflowMode::Disabled && on_miss == OnMiss::Overflow;
+        let tried = |at: usize| match at.cmp(&self.best) {
+            Ordering::Less => self.policy.degrade == Degrade::Mark,
+            Ordering::Equal => true,
+            Ordering::Greater => out && self.rungs[at].able,
+        };
+        let rooms = (0..self.rungs.len()).filter(|&at| tried(at)).filter_map(|at| self.rungs[at].room);
+        rooms.min_by(|a, b| a.first_token_us.total_cmp(&b.first_token_us))
     }
 
     fn order(

@@ -205,6 +205,16 @@ impl Device<'_> {
         (self.slots - self.in_flight) * 1e6 / self.step_us
     }
 
+    /// How long an answer takes of a slot when all are taken.
+    pub fn service_us(&self) -> f64 {
+        self.prefill_us + self.work.output * step_us(&self.rates, self.slots)
+    }
+
+    /// Answers at once.
+    pub fn slots(&self) -> f64 {
+        self.slots
+    }
+
     /// Tokens a second with all slots taken.
     pub fn capacity(&self) -> f64 {
         self.slots * 1e6 / step_us(&self.rates, self.slots)

@@ -3,8 +3,8 @@
 //!
 //! | part | value |
 //! | --- | --- |
-//! | quality | for a complex request, or when quality outweighs all else, the tier's quality; for a simple one mostly whether it is [`ENOUGH`] |
-//! | latency | with a budget `1 - 0.5 max(ttft / firstToken, finish / total)`, else `1 / (1 + finish / 30 s)` |
+//! | quality | for a complex request, or when quality outweighs all else, the tier's quality; for a simple one mostly whether it is [`ENOUGH`]; for a short structured call of a chain only that |
+//! | latency | with a budget `1 - 0.5 max(ttft / firstToken, finish / total)`, else `1 / (1 + finish / 30 s)`; in a chain `total` is at most this call's share of what the chain has left |
 //! | cost | `1 - cost / dearest` |
 //! | privacy | 1 Device, 0.5 Private, 0 Public |
 //! | availability | share of the tier's devices that are up; an endpoint that is being probed 0.5 |
@@ -12,10 +12,9 @@
 use terrace_contract::policy::Weights;
 use terrace_contract::tier::Tier;
 
-use crate::complexity::Verdict;
 use crate::constrain::nearness;
 use crate::plan::{Forecast, Scored};
-use crate::signals::{Deadline, Signals};
+use crate::signals::Signals;
 
 /// The quality that is enough for a simple request.
 pub const ENOUGH: f64 = 50.0;
@@ -69,10 +68,10 @@ pub fn score(signals: &Signals, policy: &Weights, tiers: &[Facts<'_>]) -> Vec<Sc
     tiers
         .iter()
         .map(|t| {
-            let quality = quality(t.quality, &signals.complexity, &weights);
+            let quality = quality(t.quality, signals, &weights);
             let cost = if dearest == 0 { 1.0 } else { 1.0 - t.cost_micros as f64 / dearest as f64 };
             let privacy = nearness(t.tier.boundary);
-            let latency_of = |forecast: Forecast| latency(forecast, signals.deadline.as_ref());
+            let latency_of = |forecast: Forecast| latency(forecast, signals);
             let latency_now = t.now.map_or(0.0, latency_of);
             let total = |latency: f64, availability: f64| {
                 (f64::from(weights.quality) * quality
@@ -99,19 +98,26 @@ pub fn score(signals: &Signals, policy: &Weights, tiers: &[Facts<'_>]) -> Vec<Sc
         .collect()
 }
 
-fn quality(quality: u8, verdict: &Verdict, weights: &Weights) -> f64 {
+fn quality(quality: u8, signals: &Signals, weights: &Weights) -> f64 {
     let q = f64::from(quality);
     // Most requests do not need a frontier model: past enough, more quality is worth little to a simple one.
-    let wanted = if verdict.complex || weights.quality > 50 { 1.0 } else { 0.25 };
+    let wanted = if signals.complexity.complex || weights.quality > 50 {
+        1.0
+    } else if signals.is_step() {
+        0.0
+    } else {
+        0.25
+    };
     wanted * q / 100.0 + (1.0 - wanted) * (q / ENOUGH).min(1.0)
 }
 
-fn latency(forecast: Forecast, deadline: Option<&Deadline>) -> f64 {
-    match deadline {
+fn latency(forecast: Forecast, signals: &Signals) -> f64 {
+    match &signals.deadline {
         None => 1.0 / (1.0 + forecast.finish_us / HALF_US),
         Some(d) => {
             let part = |us: f64, of: u64| us / (of.max(1) as f64);
-            let used = part(forecast.first_token_us, d.first_token_us).max(part(forecast.finish_us, d.total_us));
+            let total = signals.hop.map_or(d.total_us, |hop| d.total_us.min(hop.share_us()));
+            let used = part(forecast.first_token_us, d.first_token_us).max(part(forecast.finish_us, total));
             (1.0 - 0.5 * used).max(0.0)
         }
     }

@@ -6,6 +6,7 @@ use terrace_contract::reason::Reason;
 use terrace_contract::tier::Feature;
 use terrace_contract::trust::Class;
 
+use crate::chain::Hop;
 use crate::complexity::Verdict;
 
 /// A request as [`crate::decide`] sees it.
@@ -37,6 +38,9 @@ pub struct Signals {
     pub feature: String,
     /// What it may take; none: no budget covers the feature.
     pub deadline: Option<Deadline>,
+    /// Where it stands in its chain; none: it is a call of its own.
+    #[serde(default)]
+    pub hop: Option<Hop>,
     /// The caller's own preference, within the policy.
     pub prefer: Option<Prefer>,
     /// How hard it is.
@@ -50,6 +54,18 @@ impl Signals {
     /// Prompt tokens that one context must hold.
     pub fn context_tokens(&self) -> u32 {
         self.longest_input_tokens.unwrap_or(self.prompt_tokens)
+    }
+
+    /// Whether it is a short structured call of a chain.
+    pub fn is_step(&self) -> bool {
+        self.hop.is_some_and(|hop| hop.is_step(self.likely_output_tokens))
+    }
+
+    /// The same request this much later: what it waited is gone from what it may take.
+    #[must_use]
+    pub fn later(&self, us: u64) -> Self {
+        let deadline = self.deadline.map(|deadline| deadline.later(us));
+        Self { deadline, hop: self.hop.map(|hop| hop.later(us)), ..self.clone() }
     }
 }
 
@@ -93,6 +109,19 @@ impl Deadline {
             on_miss: budget.on_miss,
             priority: budget.priority,
         }
+    }
+
+    /// No later than so much from now: what a chain has left.
+    #[must_use]
+    pub fn within(self, left_us: u64) -> Self {
+        Self { first_token_us: self.first_token_us.min(left_us), total_us: self.total_us.min(left_us), ..self }
+    }
+
+    /// What remains of it this much later.
+    #[must_use]
+    pub fn later(self, us: u64) -> Self {
+        let (first_token_us, total_us) = (self.first_token_us.saturating_sub(us), self.total_us.saturating_sub(us));
+        Self { first_token_us, total_us, ..self }
     }
 }
 

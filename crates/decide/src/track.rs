@@ -139,6 +139,11 @@ impl Track {
         }
     }
 
+    /// A first token that was forecast had not come by then, when another attempt at the same request answered.
+    pub fn outrun(&mut self, forecast_us: f64, at_least_us: u64, now_us: u64) {
+        self.correction = self.correction.observe(forecast_us, at_least_us as f64, now_us);
+    }
+
     /// The rest of an answer came: so many tokens after the first, in this time.
     pub fn rest(&mut self, ticket: Ticket, tokens: u64, us: u64, now_us: u64) {
         if let Some(sent) = self.in_flight.iter().find(|sent| sent.number == ticket.0) {

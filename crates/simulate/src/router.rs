@@ -98,7 +98,7 @@ impl Router {
         let prompt_tokens = request.arrival.prompt_tokens;
         let lengths = self.lengths.get(&request.feature);
         let length = Lengths::next(lengths, prompt_tokens, asked.unwrap_or(most));
-        let prompt = complexity::Prompt { last_user: "", prompt_tokens, tools: 0 };
+        let prompt = complexity::Prompt { last_user: "", prompt_tokens, tools: 0, step: false };
         let verdict = complexity::judge(&world.policy.complexity, &prompt);
         Signals {
             prompt_tokens,
@@ -115,6 +115,7 @@ impl Router {
             prefer: None,
             complexity: if request.complex { complexity::Verdict::complex() } else { verdict },
             escalate_from: None,
+            hop: None,
         }
     }
 

@@ -2,8 +2,8 @@
 
 use kube::ResourceExt;
 use terrace_contract::policy::{
-    Access, Anonymise, Cascade, Complexity, Consent, Entity, KeyRule, Limits, Overflow, Policy, Residency, Sensitivity,
-    Weights,
+    Access, Anonymise, Cascade, Complexity, Consent, Entity, Hedge, KeyRule, Limits, Overflow, Policy, Residency,
+    Sensitivity, Weights,
 };
 use terrace_contract::trust::Class;
 
@@ -27,6 +27,7 @@ pub(super) fn compile(object: &RoutingPolicy) -> Result<Policy, Refused> {
         },
         cascade: cascade(&spec.cascade),
         selection: spec.selection.strategy.into(),
+        hedge: hedge(&spec.selection.hedge),
         overflow: Overflow { mode: spec.overflow.mode.into(), max_percent: percent(spec.overflow.max_percent) },
         degrade: spec.degrade.mode.into(),
         learning: spec.learning.mode.into(),
@@ -35,6 +36,14 @@ pub(super) fn compile(object: &RoutingPolicy) -> Result<Policy, Refused> {
         limits: limits(spec)?,
         trace_sample_percent: percent(spec.router.tracing.sample_percent),
     })
+}
+
+/// A percentile of what never happens is nothing that a router need know.
+fn hedge(hedge: &routing_policy::Hedge) -> Hedge {
+    match hedge.mode {
+        routing_policy::HedgeMode::Disabled => Hedge::default(),
+        mode => Hedge { mode: mode.into(), percentile: percent(hedge.percentile) },
+    }
 }
 
 fn weights(objective: &Objective) -> Weights {

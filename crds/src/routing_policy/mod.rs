@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 pub use access::{Access, Anonymous, ApiKeys, KeyRule, Listener};
 pub use routing::{
-    Cascade, CascadeMode, Complexity, ComplexityMode, ComplexityRules, Degrade, DegradeMode, Learning, LearningMode,
-    Objective, Overflow, OverflowMode, Preset, Selection, Strategy, Weights,
+    Cascade, CascadeMode, Complexity, ComplexityMode, ComplexityRules, Degrade, DegradeMode, Hedge, HedgeMode,
+    Learning, LearningMode, Objective, Overflow, OverflowMode, Preset, Selection, Strategy, Weights,
 };
 pub use sensitivity::{Anonymise, Boundaries, Consent, Detector, Entity, Residency, Sensitivity};
 pub use status::{

@@ -193,6 +193,46 @@ pub struct Selection {
     /// The strategy.
     #[serde(default)]
     pub strategy: Strategy,
+    /// When a second attempt is started beside one whose first token is late.
+    #[serde(default)]
+    pub hedge: Hedge,
+}
+
+choice! {
+    /// Where a second attempt may go.
+    #[derive(Default)]
+    HedgeMode => policy::HedgeMode {
+        /// Nowhere.
+        #[default]
+        Disabled,
+        /// To another device of a permitted fleet, or to a permitted endpoint that asks no price for tokens.
+        Free,
+        /// Also to a permitted endpoint that asks a price: it is paid even if the other answers first.
+        Any,
+    }
+}
+
+/// When a second attempt is started beside one whose first token is late.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Hedge {
+    /// Where it may go.
+    #[serde(default)]
+    pub mode: HedgeMode,
+    /// It starts after the time within which this percent of the tier's last first tokens came.
+    #[serde(default = "hedge_percentile")]
+    #[schemars(range(min = 50, max = 99))]
+    pub percentile: i32,
+}
+
+fn hedge_percentile() -> i32 {
+    95
+}
+
+impl Default for Hedge {
+    fn default() -> Self {
+        Self { mode: HedgeMode::default(), percentile: hedge_percentile() }
+    }
 }
 
 choice! {

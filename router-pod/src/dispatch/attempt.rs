@@ -19,6 +19,7 @@ use terrace_telemetry::names::event;
 use terrace_telemetry::traces;
 use terrace_wire::error::{Code, code_of};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tracing::Span;
 
 use super::body::Call;
@@ -61,6 +62,8 @@ pub struct Order<'a> {
     pub via: &'a str,
     /// Who may share computed prompts with it on a device; none: nobody.
     pub cache_domain: Option<&'a str>,
+    /// Cancelled when another attempt at the same request has answered; none: there is no other.
+    pub outrun: Option<CancellationToken>,
     /// The attempt's span.
     pub span: Span,
 }
@@ -107,17 +110,35 @@ pub enum Answer {
 /// [`Failure`]; nothing of an answer has been passed on then.
 pub async fn begin(app: &App, mut place: Place, order: Order<'_>) -> Result<Begun, Failure> {
     let started = Instant::now();
-    let result = tokio::time::timeout(order.first_token, exchange(app, &place, &order)).await;
-    let now = app.clock.now_us();
-    match result.unwrap_or(Err(Failure::Late)) {
+    let exchange = tokio::time::timeout(order.first_token, exchange(app, &place, &order));
+    let result = match &order.outrun {
+        None => exchange.await.unwrap_or(Err(Failure::Late)),
+        Some(outrun) => tokio::select! {
+            biased;
+            () = outrun.cancelled() => Err(Failure::Outrun),
+            result = exchange => result.unwrap_or(Err(Failure::Late)),
+        },
+    };
+    let (now, took_us) = (app.clock.now_us(), micros(started.elapsed()));
+    // One that was outrun soon after its own start says nothing of how long it would have taken.
+    let late = matches!(result, Err(Failure::Late)) || took_us as f64 > order.forecast_us;
+    if matches!(result, Ok(_)) || (late && matches!(result, Err(Failure::Late | Failure::Outrun))) {
+        app.fleet.began(&place.tier.uid, order.stream, took_us);
+    }
+    match result {
         Ok((connection, answer)) => {
-            place.first_token(order.prompt_tokens, order.forecast_us, micros(started.elapsed()), now);
+            place.first_token(order.prompt_tokens, order.forecast_us, took_us, now);
             traces::event(&order.span, event::FIRST_TOKEN);
             let (names, span) = (order.names, order.span);
             Ok(Begun { place, connection, names, answer, first_token_at: Instant::now(), span })
         }
         Err(failure) => {
             tell(&mut place, &failure, now);
+            if matches!(failure, Failure::Outrun) {
+                place.outrun(order.forecast_us, took_us, now);
+                order.span.record("error.type", failure.kind());
+                return Err(failure);
+            }
             order.span.record("error.type", failure.kind()).record("otel.status_code", "ERROR");
             Err(failure)
         }

@@ -43,6 +43,9 @@ pub enum Failure {
     /// No first token in the time that it had.
     #[error("no first token in time")]
     Late,
+    /// Another attempt at the same request answered first.
+    #[error("another attempt answered first")]
+    Outrun,
 }
 
 impl Failure {
@@ -80,6 +83,7 @@ impl Failure {
             Failure::Status { .. } => "status",
             Failure::Broken(_) => "broken",
             Failure::Late => "late",
+            Failure::Outrun => "outrun",
         }
     }
 

@@ -18,10 +18,13 @@ const PATIENCE: f64 = 3.0;
 /// What the hop to an agent costs, taken from the time that it is told.
 const HOP: Duration = Duration::from_millis(2);
 
-/// The whole request: hard before the first token. `onMiss: Degrade` serves late rather than not at all.
-pub fn total(budget: Option<&Budget>) -> Duration {
+/// The whole request, of which its chain had so much left when it came: hard before the first token. `onMiss: Degrade`
+/// serves late rather than not at all.
+pub fn total(budget: Option<&Budget>, chain_left: Option<Duration>) -> Duration {
     match budget {
-        Some(b) if b.on_miss != OnMiss::Degrade => Duration::from_micros(b.total_us).min(TOTAL),
+        Some(b) if b.on_miss != OnMiss::Degrade => {
+            Duration::from_micros(b.total_us).min(chain_left.unwrap_or(TOTAL)).min(TOTAL)
+        }
         _ => TOTAL,
     }
 }
@@ -63,9 +66,18 @@ mod tests {
 
     #[test]
     fn a_budget_is_hard_unless_it_may_be_served_late() {
-        assert_eq!(total(Some(&budget(OnMiss::Overflow))), Duration::from_millis(400));
-        assert_eq!(total(Some(&budget(OnMiss::Degrade))), TOTAL);
-        assert_eq!(total(None), TOTAL);
+        assert_eq!(total(Some(&budget(OnMiss::Overflow)), None), Duration::from_millis(400));
+        assert_eq!(total(Some(&budget(OnMiss::Degrade)), None), TOTAL);
+        assert_eq!(total(None, None), TOTAL);
+        for (left, want) in [(90, 90), (900, 400)] {
+            let left = Some(Duration::from_millis(left));
+            assert_eq!(
+                total(Some(&budget(OnMiss::Reject)), left),
+                Duration::from_millis(want),
+                "the smaller of the two"
+            );
+            assert_eq!(total(Some(&budget(OnMiss::Degrade)), left), TOTAL);
+        }
     }
 
     #[test]

@@ -15,27 +15,27 @@ pub mod reader;
 pub mod rebuild;
 pub mod target;
 pub mod vectors;
+mod walk;
 
-use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use terrace_contract::reason::Reason;
-use terrace_decide::track::Dispatch;
 use terrace_decide::{Attempt, Plan, constrain};
 use terrace_privacy::Cleared;
 use terrace_wire::error::Code;
 use tracing::{Span, field};
 
-use self::attempt::{Begun, Order};
+use self::attempt::Begun;
 use self::body::Call;
 use self::failure::Failure;
 use self::rebuild::Names;
 use self::vectors::Vectors;
+use self::walk::{Walk, Won};
 use crate::app::App;
 use crate::clock::figure;
 use crate::fleet::place::Place;
 use crate::job::Job;
-use crate::metrics::AttemptLabels;
 use crate::refusal::{Refusal, Tried};
 
 /// A plan that was carried out.
@@ -50,94 +50,47 @@ pub struct Carried {
     pub overflowed: bool,
 }
 
-/// Tries what the plan says, in its order. `first` is the place that was counted when the plan was made.
+/// A plan of which nothing came.
+pub struct Ended {
+    /// What its caller is told.
+    pub refusal: Refusal,
+    /// Whether everything that was asked was full: then another plan may find room.
+    pub full: bool,
+}
+
+/// Tries what the plan says, in its order. `first` is the place that was counted when the plan was made, `tries` the number
+/// of attempts at this request so far.
 ///
 /// # Errors
-/// [`Refusal`] when nothing answered.
-pub async fn carry(app: &App, job: &Job, plan: &Plan, mut first: Option<Place>) -> Result<Carried, Refusal> {
-    let mut tried = Trail::default();
-    let steps: Vec<(&Attempt, Option<&str>)> = plan.attempts.iter().flat_map(sites).collect();
-    for (number, (attempt, pod_uid)) in steps.iter().copied().enumerate() {
-        if attempt.only_after_failure && !tried.faulty() {
-            continue;
-        }
-        if tried.failures.last().is_some_and(|f| matches!(f, Failure::Caller { code: Code::InvalidRequest, .. })) {
+/// [`Ended`] when nothing answered.
+pub async fn carry(
+    app: &App,
+    job: &Job,
+    plan: &Plan,
+    mut first: Option<Place>,
+    tries: &mut u32,
+) -> Result<Carried, Ended> {
+    let mut walk = Walk::new(app, job, plan, tries);
+    while let Some(at) = walk.next_step() {
+        if walk.tried.failures.last().is_some_and(|f| matches!(f, Failure::Caller { code: Code::InvalidRequest, .. })) {
             break;
         }
-        if tried.failures.last().is_some_and(Failure::is_fault) && !app.take_retry() {
+        if walk.tried.failures.last().is_some_and(Failure::is_fault) && !app.take_retry() {
             tracing::debug!("the retry budget is used up");
             break;
         }
         let Some(remaining) = job.remaining() else {
-            tried.out_of_time = true;
+            walk.tried.out_of_time = true;
             break;
         };
-        let cleared = match clear(app, job, attempt) {
-            Ok(cleared) => cleared,
-            Err(reason) => {
-                tried.failures.push(Failure::NotCleared(reason));
-                continue;
-            }
-        };
-        let now = app.clock.now_us();
-        let request = Dispatch::of(&job.signals, Arc::clone(&job.prefix), now);
-        let place = match first.take().filter(|place| number == 0 && place.tier.uid == attempt.tier.uid) {
-            Some(place) => place,
-            None => match app.fleet.admit(&job.in_use, attempt.tier.index, pod_uid, request, now) {
-                Some(place) => place,
-                None => {
-                    tried.failures.push(Failure::Full { retry_after_us: None });
-                    continue;
-                }
-            },
-        };
-        if attempt.overflow && !std::mem::replace(&mut tried.overflowed, true) {
-            app.fleet.overflow().overflowed(now);
-        }
-        tried.last = Some(Tried {
-            tier: place.tier.name.clone(),
-            device: place.name().to_owned(),
-            boundary: place.tier.boundary.as_str(),
-        });
-        let last = number + 1 == steps.len();
-        let order = Order {
-            cleared: &cleared,
-            request_id: &job.id,
-            number: u32::try_from(number + 1).unwrap_or(u32::MAX),
-            call: job.call,
-            stream: job.streams(),
-            names: names(job, &place, now),
-            prompt_tokens: job.signals.prompt_tokens.into(),
-            forecast_us: if job.streams() { attempt.forecast.first_token_us } else { attempt.forecast.finish_us },
-            first_token: patience(job, attempt, last, remaining),
-            remaining,
-            via: &job.via,
-            cache_domain: job.cache_domain.as_deref(),
-            span: span(job, &place, number),
-        };
-        let (uid, tier) = (place.tier.uid.clone(), place.tier.name.clone());
-        let result = attempt::begin(app, place, order).await;
-        let outcome = result.as_ref().map_or_else(Failure::kind, |_| "ok");
-        app.metrics.attempts.get_or_create(&AttemptLabels { tier, outcome }).inc();
-        app.ledger.attempt(&uid, result.is_err());
-        match result {
-            Ok(begun) => {
-                let reasons = tried.reasons(attempt);
-                return Ok(Carried { begun, reasons, degraded: attempt.degraded, overflowed: attempt.overflow });
-            }
-            Err(failure) => {
-                tracing::debug!(request = %job.id, tier = %attempt.tier.name, %failure, "an attempt failed");
-                tried.failures.push(failure);
-            }
+        if let Some(Won { begun, attempt, hedged }) = walk.step(at, first.take(), remaining).await {
+            let mut reasons = walk.tried.reasons(attempt);
+            reasons.extend(hedged.then_some(Reason::Hedged));
+            return Ok(Carried { begun, reasons, degraded: attempt.degraded, overflowed: attempt.overflow });
         }
     }
-    Err(tried.refusal(job, plan))
-}
-
-/// The places of an attempt, in its order: each device, or the endpoint.
-fn sites(attempt: &Attempt) -> impl Iterator<Item = (&Attempt, Option<&str>)> {
-    let endpoint = attempt.devices.is_empty().then_some((attempt, None));
-    endpoint.into_iter().chain(attempt.devices.iter().map(move |d| (attempt, Some(&*d.pod_uid))))
+    let full = walk.tried.full();
+    Err(Ended { refusal: walk.tried.refusal(job, plan), full })
 }
 
 /// What has been tried, and how it went.
@@ -150,6 +103,11 @@ struct Trail {
 }
 
 impl Trail {
+    /// Whether all that was asked was full.
+    fn full(&self) -> bool {
+        !self.failures.is_empty() && self.failures.iter().all(|failure| matches!(failure, Failure::Full { .. }))
+    }
+
     fn faulty(&self) -> bool {
         self.failures.iter().any(Failure::is_fault)
     }
@@ -185,6 +143,12 @@ impl Trail {
         let soon = retry_after.min().unwrap_or(constrain::RETRY_FULL_US);
         let late = matches!(self.failures.last(), Some(Failure::Late)) && job.remaining().is_none();
         if self.out_of_time || late {
+            let budget = job.budget.as_ref().map_or(Duration::MAX, |b| Duration::from_micros(b.total_us));
+            if job.chain_left.is_some_and(|left| left < budget) {
+                let text = "no tier answered within the time that this session's chain had left (LatencyBudget \
+                            spec.chain.total)";
+                return Refusal::new(Code::BudgetExceeded, text).because([Reason::ChainTime]);
+            }
             return Refusal::new(
                 Code::BudgetExceeded,
                 "no tier answered within the time that this feature's budget gives (LatencyBudget spec.total)",
@@ -236,7 +200,7 @@ fn names(job: &Job, place: &Place, now_us: u64) -> Names {
 }
 
 /// How long one attempt may take: to its first token, or to its end when nothing comes before.
-fn patience(job: &Job, attempt: &Attempt, last: bool, remaining: std::time::Duration) -> std::time::Duration {
+fn patience(job: &Job, attempt: &Attempt, last: bool, remaining: Duration) -> Duration {
     let mut forecast = attempt.forecast;
     if job.streams() {
         return limits::first_token(job.budget.as_ref(), forecast, last, remaining);
@@ -248,7 +212,7 @@ fn patience(job: &Job, attempt: &Attempt, last: bool, remaining: std::time::Dura
     limits::first_token(job.budget.as_ref(), forecast, false, remaining)
 }
 
-fn span(job: &Job, place: &Place, number: usize) -> Span {
+fn span(job: &Job, place: &Place, number: u32) -> Span {
     let span = tracing::info_span!(
         target: "terrace_router",
         parent: &job.span,
@@ -257,7 +221,7 @@ fn span(job: &Job, place: &Place, number: usize) -> Span {
         terrace.tier = %place.tier.name,
         terrace.device = place.name(),
         terrace.boundary = place.tier.boundary.as_str(),
-        terrace.attempt = figure(number as u64 + 1),
+        terrace.attempt = figure(number.into()),
         server.address = field::Empty,
         server.port = field::Empty,
         terrace.dns_us = field::Empty,

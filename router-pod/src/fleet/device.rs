@@ -184,6 +184,11 @@ impl DeviceGuard {
         self.device.state().track.first_token(self.ticket, forecast_us, actual_us, now_us);
     }
 
+    /// A first token that was forecast and had not come by then.
+    pub fn outrun(&self, forecast_us: f64, at_least_us: u64, now_us: u64) {
+        self.device.state().track.outrun(forecast_us, at_least_us, now_us);
+    }
+
     /// The rest of the answer came: so many tokens after the first, in this time.
     pub fn rest(&self, tokens: u64, us: u64, now_us: u64) {
         self.device.state().track.rest(self.ticket, tokens, us, now_us);

@@ -112,6 +112,11 @@ impl EndpointGuard {
         self.endpoint.state().track.first_token(prompt_tokens, forecast_us, actual_us, now_us);
     }
 
+    /// A first token that was forecast and had not come by then.
+    pub fn outrun(&self, forecast_us: f64, at_least_us: u64, now_us: u64) {
+        self.endpoint.state().track.outrun(forecast_us, at_least_us, now_us);
+    }
+
     /// The rest of an answer, and what it used in all.
     pub fn rest(&self, output_tokens: u64, all_tokens: u64, us: u64) {
         let beyond = all_tokens.saturating_sub(self.expected_tokens);

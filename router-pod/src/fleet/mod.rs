@@ -14,7 +14,7 @@ pub mod source;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use terrace_contract::report::Reachability;
@@ -22,11 +22,13 @@ use terrace_contract::snapshot::Snapshot;
 use terrace_contract::status::AgentStatus;
 use terrace_contract::tier::{self, Backend, Tier};
 use terrace_decide::affinity::Prefix;
+use terrace_decide::hedge::FirstTokens;
 use terrace_decide::track::Dispatch;
 use terrace_decide::{FleetView, Plan, Serving, TierView};
 use terrace_privacy::Rules;
 
 use crate::dispatch::credentials::Credentials;
+use crate::queue::Waiters;
 use device::Device;
 use endpoint::Endpoint;
 use place::Place;
@@ -48,6 +50,17 @@ struct Table {
     devices: BTreeMap<String, Vec<Arc<Device>>>,
     endpoints: HashMap<String, Arc<Endpoint>>,
     turns: HashMap<String, Arc<AtomicU64>>,
+    first_tokens: HashMap<String, Arc<FirstTimes>>,
+}
+
+/// A tier's first tokens, of streams and of whole answers.
+#[derive(Debug, Default)]
+struct FirstTimes([Mutex<FirstTokens>; 2]);
+
+impl FirstTimes {
+    fn of(&self, streams: bool) -> MutexGuard<'_, FirstTokens> {
+        self.0[usize::from(streams)].lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The fleet as this router knows it.
@@ -65,6 +78,7 @@ pub struct Fleet {
     node: String,
     picking: Mutex<()>,
     credentials: Arc<Credentials>,
+    waiters: Arc<Waiters>,
 }
 
 impl Fleet {
@@ -81,7 +95,25 @@ impl Fleet {
             node: node.to_owned(),
             picking: Mutex::default(),
             credentials,
+            waiters: Arc::default(),
         }
+    }
+
+    /// Requests that wait for room.
+    pub fn waiters(&self) -> &Arc<Waiters> {
+        &self.waiters
+    }
+
+    /// A first token of a tier came after so long, or had not when it was given up; of a whole answer, its end.
+    pub fn began(&self, tier_uid: &str, streams: bool, us: u64) {
+        if let Some(first_tokens) = self.table.load().first_tokens.get(tier_uid) {
+            first_tokens.of(streams).observe(us);
+        }
+    }
+
+    /// When a second attempt is started beside one at this tier, microseconds from its start; none: not at all yet.
+    pub fn hedge_after(&self, tier_uid: &str, streams: bool, percentile: u8, forecast_us: f64) -> Option<u64> {
+        self.table.load().first_tokens.get(tier_uid)?.of(streams).after(percentile, forecast_us)
     }
 
     /// The snapshot in use; none yet: `no_policy`.
@@ -161,6 +193,8 @@ impl Fleet {
         let mut new = Table::default();
         for tier in &in_use.tiers {
             new.turns.insert(tier.uid.clone(), old.turns.get(&tier.uid).cloned().unwrap_or_default());
+            let known = old.first_tokens.get(&tier.uid).cloned();
+            new.first_tokens.insert(tier.uid.clone(), known.unwrap_or_default());
             match &tier.backend {
                 Backend::Endpoint(_) => {
                     new.endpoints.insert(tier.uid.clone(), old.endpoints.get(&tier.uid).cloned().unwrap_or_default());
@@ -270,13 +304,13 @@ impl Fleet {
         match (&tier.backend, pod_uid) {
             (Backend::Fleet(fleet), Some(pod_uid)) => {
                 let device = table.devices.get(&tier.uid)?.iter().find(|d| d.facts().device.pod_uid == pod_uid)?;
-                Place::device(Arc::clone(tier), fleet, device.admit(request, now_us)?)
+                Place::device(Arc::clone(tier), fleet, device.admit(request, now_us)?, &self.waiters)
             }
             (Backend::Endpoint(facts), None) => {
                 let endpoint = table.endpoints.get(&tier.uid)?;
                 let guard =
                     endpoint.admit(&facts.limits, in_use.snapshot.routers, request.prompt_tokens.into(), now_us)?;
-                Place::endpoint(Arc::clone(tier), facts, guard)
+                Place::endpoint(Arc::clone(tier), facts, guard, &self.waiters)
             }
             _ => None,
         }

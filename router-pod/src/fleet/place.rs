@@ -13,6 +13,7 @@ use terrace_identity::Identity;
 use super::device::DeviceGuard;
 use super::endpoint::EndpointGuard;
 use crate::dispatch::target::Target;
+use crate::queue::{Bell, Waiters};
 
 /// Where one attempt goes.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub struct Place {
     /// What of it.
     pub site: Site,
     guard: Guard,
+    /// Dropped after the guard: whoever is woken finds the room that it gave back.
+    bell: Bell,
 }
 
 /// What of a tier.
@@ -50,7 +53,7 @@ enum Guard {
 
 impl Place {
     /// A device of a fleet tier.
-    pub fn device(tier: Arc<Tier>, fleet: &tier::Fleet, guard: DeviceGuard) -> Option<Self> {
+    pub fn device(tier: Arc<Tier>, fleet: &tier::Fleet, guard: DeviceGuard, waiters: &Arc<Waiters>) -> Option<Self> {
         let facts = guard.device().facts();
         let device = &facts.device;
         let ip: IpAddr = device.address.parse().ok()?;
@@ -61,13 +64,14 @@ impl Place {
             node: device.node.clone(),
             pod_uid: device.pod_uid.clone(),
         };
-        Some(Self { tier, site, guard: Guard::Device(guard) })
+        Some(Self { tier, site, guard: Guard::Device(guard), bell: Bell(Arc::clone(waiters)) })
     }
 
     /// A tier's endpoint.
-    pub fn endpoint(tier: Arc<Tier>, facts: &Endpoint, guard: EndpointGuard) -> Option<Self> {
+    pub fn endpoint(tier: Arc<Tier>, facts: &Endpoint, guard: EndpointGuard, waiters: &Arc<Waiters>) -> Option<Self> {
         let target = Target::parse(&facts.url).ok()?;
-        Some(Self { tier, site: Site::Endpoint(target), guard: Guard::Endpoint(guard) })
+        let bell = Bell(Arc::clone(waiters));
+        Some(Self { tier, site: Site::Endpoint(target), guard: Guard::Endpoint(guard), bell })
     }
 
     /// The device's node, or the endpoint's host.
@@ -82,6 +86,7 @@ impl Place {
     pub fn reported(&self, load: Load, now_us: u64) {
         if let Guard::Device(guard) = &self.guard {
             guard.device().reported(load, now_us);
+            self.bell.0.wake();
         }
     }
 
@@ -138,6 +143,29 @@ impl Place {
         match &mut self.guard {
             Guard::Device(guard) => guard.record(Event::Failed, now_us),
             Guard::Endpoint(guard) => guard.record(Event::Failed, now_us),
+        }
+    }
+
+    /// Another attempt at the same request answered first: this one's first token takes at least so long.
+    pub fn outrun(&mut self, forecast_us: f64, at_least_us: u64, now_us: u64) {
+        // A time below the forecast says nothing yet.
+        if (at_least_us as f64) <= forecast_us {
+            return;
+        }
+        let slow = Event::of(forecast_us, at_least_us) == Event::Slow;
+        match &mut self.guard {
+            Guard::Device(guard) => {
+                guard.outrun(forecast_us, at_least_us, now_us);
+                if slow {
+                    guard.record(Event::Slow, now_us);
+                }
+            }
+            Guard::Endpoint(guard) => {
+                guard.outrun(forecast_us, at_least_us, now_us);
+                if slow {
+                    guard.record(Event::Slow, now_us);
+                }
+            }
         }
     }
 

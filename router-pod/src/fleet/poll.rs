@@ -66,6 +66,7 @@ async fn ask(fleet: &Fleet, connector: &Connector, device: &Arc<Device>, clock: 
     match tokio::time::timeout(TIMEOUT, status(fleet, connector, device)).await {
         Ok(Ok(status)) => {
             device.polled(status.load, status.draining, micros(begun.elapsed()), clock.now_us());
+            fleet.waiters().wake();
             fleet.identified(device, &status);
         }
         Ok(Err(Failed::Connect(error))) => device.unreachable(error.reachable()),

@@ -1,11 +1,13 @@
 //! What is this request? Tokens, class, needs, feature and budget, complexity: everything that `decide` sees of it.
 
+pub mod chain;
 pub mod feature;
 pub mod forbidden;
 pub mod needs;
 pub mod prefix;
 pub mod session;
 pub mod sharing;
+pub mod token;
 pub mod tokens;
 
 use std::sync::Arc;
@@ -21,7 +23,7 @@ use terrace_contract::trust::{Boundary, Class};
 use terrace_decide::affinity::Prefix;
 use terrace_decide::complexity::{self, Prompt, Verdict};
 use terrace_decide::output::Length;
-use terrace_decide::{Deadline, ModelChoice, Prefer, Signals};
+use terrace_decide::{Deadline, Hop, ModelChoice, Prefer, Signals};
 use terrace_privacy::{Classified, Request, Rules};
 use terrace_wire::error::{Code, ErrorBody};
 use terrace_wire::pointer::Pointer;
@@ -34,6 +36,9 @@ use crate::fleet::InUse;
 use crate::refusal::Refusal;
 use crate::server::admit::Caller;
 use crate::server::language::Asked;
+
+use session::Session;
+use token::Presented;
 
 /// Time that the detector has; past it a request is Restricted.
 const DETECTOR_TIME: Duration = Duration::from_millis(200);
@@ -50,6 +55,18 @@ pub struct Sensed {
     pub cache_domain: Option<String>,
     /// What its prompt begins with.
     pub prefix: Arc<Prefix>,
+    /// The session that it belongs to.
+    pub session: Option<Ongoing>,
+}
+
+/// The session of a request that goes on.
+pub struct Ongoing {
+    /// The name of the caller's key; empty: anonymous.
+    pub caller: String,
+    /// What its client presented, with the class that it has now.
+    pub presented: Presented,
+    /// The chain that the request is a call of.
+    pub chain: Option<chain::Key>,
 }
 
 /// What privacy made of a request, what decide sees of it, and the budget that covers it.
@@ -61,6 +78,8 @@ pub struct Known<'a> {
     pub session: Option<Class>,
     /// How long an answer of this feature to a prompt of so many tokens is expected to be, at most so many.
     pub length: &'a dyn Fn(&str, u32, u32) -> Length,
+    /// Where it stands in its chain, under a budget.
+    pub hop: &'a dyn Fn(&Budget) -> Option<Hop>,
     /// How long ago it came.
     pub elapsed_us: u64,
 }
@@ -81,24 +100,40 @@ pub fn sense(
     let now = app.clock.now_us();
     let session = session(app, given, caller);
     let known = Known {
-        session: session.as_ref().and_then(|session| app.sessions.class(session, now)),
+        session: session.as_ref().and_then(|(session, presented)| earlier(app, session, presented, now)),
         length: &|feature, prompt_tokens, most| app.next_length(feature, prompt_tokens, most),
+        hop: &|budget| {
+            session.as_ref().and_then(|(session, told)| app.chains.call(*session, budget, &told.chains, now))
+        },
         elapsed_us: micros(started.elapsed()),
     };
     let request = &asked.request;
     let classified = classify(&in_use.rules, given, request, caller, known.session)?;
-    if let Some(session) = session {
+    if let Some((session, _)) = session {
         app.sessions.raise(session, classified.class(), now);
     }
     let (signals, budget) = describe(&in_use.snapshot, &classified, given, asked, &known)?;
-    let cache_domain = sharing::domain(&caller.name, text(given, headers::SESSION), classified.class());
+    let id = session.as_ref().map(|(_, presented)| presented.id.as_str());
+    let cache_domain = sharing::domain(&caller.name, id, classified.class());
     let prefix = prefix::of_request(&app.prefix_secret, &in_use.snapshot.policy.uid, cache_domain.as_deref(), request);
-    Ok(Sensed { classified, signals, budget, cache_domain, prefix: Arc::new(prefix) })
+    let class = Some(classified.class());
+    let session = session.map(|(session, presented)| Ongoing {
+        caller: caller.name.clone(),
+        presented: Presented { class: presented.class.max(class), ..presented },
+        chain: signals.hop.and(budget.as_ref()).map(|budget| (session, budget.uid.clone())),
+    });
+    Ok(Sensed { classified, signals, budget, cache_domain, prefix: Arc::new(prefix), session })
 }
 
-/// The conversation that a request belongs to.
-pub fn session(app: &App, given: &HeaderMap, caller: &Caller) -> Option<session::Session> {
-    text(given, headers::SESSION).map(|id| app.sessions.session(&caller.name, id))
+/// The conversation that a request belongs to, and what its client presents of it.
+pub fn session(app: &App, given: &HeaderMap, caller: &Caller) -> Option<(Session, Presented)> {
+    let presented = app.tokens.read(&caller.name, text(given, headers::SESSION)?);
+    Some((app.sessions.session(&caller.name, &presented.id), presented))
+}
+
+/// The class that a conversation had before, as far as it is known here or to its client's token.
+pub fn earlier(app: &App, session: &Session, presented: &Presented, now_us: u64) -> Option<Class> {
+    app.sessions.class(session, now_us).max(presented.class)
 }
 
 /// The same look at a request, of which nothing is kept: for one that is explained, not sent.
@@ -137,16 +172,21 @@ fn describe(
     let prompt_tokens = narrow(tokens::of_request(request));
     let most = snapshot.policy.limits.max_output_tokens;
     let limit = tokens::output_limit(request).map(|n| narrow(n).min(most));
+    // Counted only once nothing of the request is wrong any more.
+    let structured = needs::form(request);
+    let hop = context.budget.and_then(|budget| (known.hop)(budget)).map(|hop| Hop { structured, ..hop });
     // A vector has no length to expect, and a text is as easily embedded whatever it asks for.
     let (verdict, length, limit) = if call == Call::Embedding {
         (Verdict::simple(), Length { expected: 0, likely: 0 }, Some(0))
     } else {
         let last_user = last_user(request);
         let tools = request.get("tools").and_then(Value::as_array).map_or(0, Vec::len);
-        let prompt = Prompt { last_user: &last_user, prompt_tokens, tools };
-        let verdict = complexity::judge(&snapshot.policy.complexity, &prompt);
-        (verdict, (known.length)(context.feature, prompt_tokens, limit.unwrap_or(most)), limit)
+        let length = (known.length)(context.feature, prompt_tokens, limit.unwrap_or(most));
+        let step = hop.is_some_and(|hop| hop.is_step(length.likely));
+        let prompt = Prompt { last_user: &last_user, prompt_tokens, tools, step };
+        (complexity::judge(&snapshot.policy.complexity, &prompt), length, limit)
     };
+    let deadline = context.budget.map(|b| Deadline::after(b, known.elapsed_us));
     let signals = Signals {
         prompt_tokens,
         longest_input_tokens: tokens::of_longest(request).map(narrow),
@@ -158,7 +198,8 @@ fn describe(
         needs: needs::of_request(call, request),
         model: ModelChoice::parse(request.get("model").and_then(Value::as_str).unwrap_or_default()),
         feature: context.feature.to_owned(),
-        deadline: context.budget.map(|b| Deadline::after(b, known.elapsed_us)),
+        deadline: deadline.map(|deadline| hop.map_or(deadline, |hop| deadline.within(hop.left_us))),
+        hop,
         prefer: text(given, headers::PREFER).and_then(Prefer::parse),
         complexity: verdict,
         escalate_from: None,

@@ -28,6 +28,16 @@ pub fn of_request(call: Call, request: &Value) -> Vec<Feature> {
     needs
 }
 
+/// Whether an answer with a form is wanted: a tool's call, JSON, or what follows a tool's result.
+pub fn form(request: &Value) -> bool {
+    let filled = |name: &str| request.get(name).and_then(Value::as_array).is_some_and(|list| !list.is_empty());
+    let called = (filled("tools") || filled("functions")) && request.get("tool_choice") != Some(&Value::from("none"));
+    let json = request.pointer("/response_format/type").and_then(Value::as_str).is_some_and(|kind| kind != "text");
+    let messages = request.get("messages").and_then(Value::as_array);
+    let last = messages.and_then(|messages| messages.last()?.get("role")?.as_str());
+    called || json || matches!(last, Some("tool" | "function"))
+}
+
 fn is_picture(kind: &str) -> bool {
     matches!(kind, "image_url" | "image" | "input_image")
 }
@@ -42,6 +52,23 @@ pub(super) fn parts(request: &Value) -> impl Iterator<Item = &Value> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn an_answer_with_a_form_is_seen() {
+        let cases = [
+            (json!({"messages": [{"role": "user"}]}), false),
+            (json!({"tools": []}), false),
+            (json!({"tools": [{"type": "function"}]}), true),
+            (json!({"tools": [{"type": "function"}], "tool_choice": "none"}), false),
+            (json!({"response_format": {"type": "json_object"}}), true),
+            (json!({"response_format": {"type": "text"}}), false),
+            (json!({"messages": [{"role": "user"}, {"role": "tool"}]}), true),
+            (json!({"messages": [{"role": "tool"}, {"role": "user"}]}), false),
+        ];
+        for (request, want) in cases {
+            assert_eq!(form(&request), want, "{request}");
+        }
+    }
 
     #[test]
     fn each_need_is_seen_where_openai_puts_it() {

@@ -55,6 +55,11 @@ impl Back {
         self.set(headers::REASON, &reason::join(reasons));
     }
 
+    /// What to present as this session from now on.
+    pub fn session(&mut self, token: &str) {
+        self.set(headers::SESSION, token);
+    }
+
     /// `full` or `degraded`.
     pub fn quality(&mut self, degraded: bool) {
         self.set(headers::QUALITY, if degraded { "degraded" } else { "full" });
@@ -90,7 +95,7 @@ impl Back {
             self.place(tried);
         }
         self.reasons(&refusal.reasons);
-        if refusal.code.fails_closed() {
+        if refusal.is_final() {
             self.set(headers::SHOULD_RETRY, "false");
         }
         if let Some(us) = refusal.retry_after_us {

@@ -1,16 +1,14 @@
 //! One completion, from its headers to its answer: admit, read, sense, decide, dispatch, answer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use http::{HeaderMap, Request, Response, StatusCode};
 use serde_json::Value;
 use terrace_contract::names::OTHER;
-use terrace_contract::reason;
+use terrace_contract::reason::{self, Reason};
 use terrace_contract::report::Outcome;
-use terrace_decide::explain::explain;
-use terrace_decide::plan;
-use terrace_decide::track::Dispatch;
 use terrace_telemetry::traces;
 use terrace_wire::error::Code;
 use tokio::time::Instant;
@@ -21,7 +19,7 @@ use super::answer::Back;
 use super::language::{Api, Asked};
 use super::rate::Permit;
 use super::writer::Writer;
-use super::{ask, stream};
+use super::{ask, stream, wait};
 use crate::app::App;
 use crate::clock::micros;
 use crate::dispatch::attempt::{Answer, Begun};
@@ -37,12 +35,15 @@ use crate::sense::{self, Sensed, tokens};
 /// What cannot happen: an answer of the other kind than was asked for.
 const LOST: &str = "the answer was lost: send the request again";
 
+/// How often a plan is carried out whose tiers are all full when they are asked.
+const ROUNDS: u32 = 4;
+
 /// Serves one completion.
 pub async fn serve(app: Arc<App>, api: Api, request: Request<Body>) -> Response<Body> {
     let id = app.random.id();
     let span = server_span(&app, api.call(), &id);
     traces::set_parent(&span, request.headers());
-    let back = Back::new(&id, &span).speaking(api);
+    let mut back = Back::new(&id, &span).speaking(api);
     let mut record = Record::new(Arc::clone(&app), span.clone());
     let entered = span.clone();
     let answered = async {
@@ -50,10 +51,15 @@ pub async fn serve(app: Arc<App>, api: Api, request: Request<Body>) -> Response<
             Ok(admitted) => admitted,
             Err(refusal) => return refused(refusal, back, record),
         };
-        let (job, permit) = admitted;
-        match carry(&app, &job, &mut record).await {
+        let (mut job, permit) = admitted;
+        match carry(&app, &mut job, &mut record).await {
             Ok(carried) => answer(&app, &job, carried, back, record, permit),
-            Err(refusal) => refused(refusal, back, record),
+            Err(refusal) => {
+                // Its class travels all the same; its chain has not gone on.
+                let token = job.session.as_ref().and_then(|s| app.tokens.write(&s.caller, &s.presented));
+                token.iter().for_each(|token| back.session(token));
+                refused(refusal, back, record)
+            }
         }
     };
     let response = Box::pin(answered.instrument(entered)).await;
@@ -97,6 +103,8 @@ fn server_span(app: &App, call: Call, id: &str) -> Span {
         terrace.outcome = field::Empty,
         terrace.degraded = field::Empty,
         terrace.cost_micros = field::Empty,
+        terrace.hop = field::Empty,
+        terrace.queue_us = field::Empty,
     )
 }
 
@@ -125,9 +133,10 @@ async fn admit(
     app.earn_retry();
     app.fleet.overflow().request(app.clock.now_us());
     let sensed = sense(app, &used, &head.headers, &asked, &caller, record)?;
-    let Sensed { classified, signals, budget, cache_domain, prefix } = sensed;
+    let Sensed { classified, signals, budget, cache_domain, prefix, session } = sensed;
     let Asked { call, request, language } = asked;
     let (in_use, started) = (used, record.started());
+    let chain_left = signals.hop.map(|hop| started.elapsed() + Duration::from_micros(hop.left_us));
     let job = Job {
         id,
         call,
@@ -138,6 +147,8 @@ async fn admit(
         budget,
         cache_domain,
         prefix,
+        session,
+        chain_left,
         in_use,
         started,
         via,
@@ -170,42 +181,29 @@ fn sense(
     span.record("terrace.reasons", reason::join(&signals.class_reasons))
         .record("terrace.tokens", i64::from(signals.prompt_tokens));
     record.sensed(signals, sensed.classified.forced(), sensed.budget.as_ref());
+    if let (Some(hop), Some(session)) = (signals.hop, &sensed.session) {
+        record.span.record("terrace.hop", i64::from(hop.number));
+        record.call_of(session.chain.as_ref().filter(|_| hop.spent().is_none()));
+    }
     app.metrics.deciding.observe(begun.elapsed().as_secs_f64());
     Ok(sensed)
 }
 
-/// Decides and carries out.
-async fn carry(app: &App, job: &Job, record: &mut Record) -> Result<Carried, Refusal> {
-    let span = tracing::info_span!(
-        target: "terrace_router",
-        "decide",
-        terrace.tier = field::Empty,
-        terrace.reasons = field::Empty,
-        terrace.ruled_out = field::Empty,
-        terrace.scores = field::Empty,
-    );
-    let (plan, first) = span.in_scope(|| {
-        let now = app.clock.now_us();
-        let (policy, draw) = (&job.in_use.snapshot.policy, app.random.draw());
-        let request = Dispatch::of(&job.signals, Arc::clone(&job.prefix), now);
-        let spent = app.ledger.spent_today(now);
-        app.fleet.plan(&job.in_use, spent, request, now, |view| {
-            let plan = terrace_decide::decide(&job.signals, view, policy, draw);
-            record.decided(&job.id, &job.in_use.snapshot, now, || explain(&job.signals, view, policy, &plan));
-            plan
-        })
-    });
-    note(&span, job, &plan);
-    drop(span);
-    if let plan::Outcome::Refuse(refusal) = plan.outcome {
-        let ruled_out = plan.ruled_out.iter().filter(|r| r.device.is_none()).map(|r| r.reason);
-        let class = job.signals.class_reasons.iter().copied();
-        return Err(Refusal::from(refusal).because(ruled_out).because(class));
+/// Decides and carries out; a tier that turned out to be full when it was asked is decided on anew, and waited for.
+async fn carry(app: &App, job: &mut Job, record: &mut Record) -> Result<Carried, Refusal> {
+    let (mut tries, mut queued, mut rounds) = (0, false, 1);
+    let mut carried = loop {
+        let decided = wait::decided(app, job, record).await?;
+        queued |= decided.queued;
+        match dispatch::carry(app, job, &decided.plan, decided.first, &mut tries).await {
+            Ok(carried) => break carried,
+            Err(ended) if ended.full && rounds < ROUNDS => rounds += 1,
+            Err(ended) => return Err(ended.refusal.because(job.signals.class_reasons.iter().copied())),
+        }
+    };
+    if queued {
+        carried.reasons.push(Reason::Queued);
     }
-    let carried = dispatch::carry(app, job, &plan, first).await.map_err(|refusal| {
-        let class = job.signals.class_reasons.iter().copied();
-        refusal.because(class)
-    })?;
     let begun = &carried.begun;
     let timing = begun.connection.timing;
     let transport = timing.dns_us + timing.connect_us + timing.tls_us;
@@ -215,21 +213,6 @@ async fn carry(app: &App, job: &Job, record: &mut Record) -> Result<Carried, Ref
     span.record("terrace.boundary", begun.place.tier.boundary.as_str()).record("terrace.degraded", carried.degraded);
     span.record("gen_ai.response.model", begun.place.tier.backend.model());
     Ok(carried)
-}
-
-/// What was decided and why, for the span: names of tiers and reason codes only.
-fn note(span: &Span, job: &Job, plan: &plan::Plan) {
-    if span.is_disabled() {
-        return;
-    }
-    let name = |tier: usize| job.in_use.tiers.get(tier).map_or("", |t| t.name.as_str());
-    let ruled_out: Vec<String> = plan.ruled_out.iter().map(|r| format!("{}:{}", name(r.tier), r.reason)).collect();
-    let scores: Vec<String> = plan.scores.iter().map(|s| format!("{}:{:.3}", name(s.tier), s.now)).collect();
-    span.record("terrace.ruled_out", ruled_out.join(",")).record("terrace.scores", scores.join(","));
-    if let Some(attempt) = plan.attempts.first() {
-        span.record("terrace.tier", attempt.tier.name.as_str());
-        span.record("terrace.reasons", reason::join(&attempt.reasons));
-    }
 }
 
 fn refused(refusal: Refusal, back: Back, mut record: Record) -> Response<Body> {
@@ -259,6 +242,9 @@ fn answer(
     });
     back.reasons(&reasons);
     back.quality(degraded);
+    if let Some(token) = job.session.as_ref().and_then(|session| app.token(session)) {
+        back.session(&token);
+    }
     let prompt_tokens = u64::from(job.signals.prompt_tokens);
     if matches!(begun.answer, Answer::Stream { .. }) {
         let writer = Writer::new(&job.language, &begun.names, job.wants_usage(), prompt_tokens);

@@ -12,7 +12,6 @@ use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use serde_json::Value;
 use terrace_contract::explanation::Explanation;
-use terrace_contract::headers;
 use terrace_decide::explain::explain;
 use terrace_wire::error::Code;
 use tokio::time::Instant;
@@ -71,13 +70,16 @@ async fn decided(app: &App, head: Parts, body: Body) -> Result<Explanation, Refu
     let now = app.clock.now_us();
     let session = sense::session(app, &head.headers, &caller);
     let known = Known {
-        session: session.and_then(|session| app.sessions.class(&session, now)),
+        session: session.as_ref().and_then(|(session, told)| sense::earlier(app, session, told, now)),
         length: &|feature, prompt_tokens, most| app.next_length(feature, prompt_tokens, most),
+        hop: &|budget| {
+            session.as_ref().and_then(|(session, told)| app.chains.next(*session, budget, &told.chains, now))
+        },
         elapsed_us: micros(started.elapsed()),
     };
     let (classified, signals, _) = sense::look(snapshot, &used.rules, &head.headers, &asked, &caller, &known)?;
-    let session = head.headers.get(headers::SESSION).and_then(|value| value.to_str().ok());
-    let domain = sharing::domain(&caller.name, session, classified.class());
+    let id = session.as_ref().map(|(_, presented)| presented.id.as_str());
+    let domain = sharing::domain(&caller.name, id, classified.class());
     let prefix = prefix::of_request(&app.prefix_secret, &snapshot.policy.uid, domain.as_deref(), &asked.request);
     let view = app.fleet.view(&used, app.ledger.spent_today(now), &prefix, now);
     let plan = terrace_decide::decide(&signals, &view, &snapshot.policy, app.random.draw());

@@ -4,15 +4,18 @@
 
 mod beside;
 mod canary;
+mod chains;
 mod closed;
 mod embeddings;
 mod errors;
 mod explain;
 mod failover;
 mod fields;
+mod hedge;
 mod messages;
 mod operator;
 mod process;
+mod queue;
 mod responses;
 mod scars;
 mod sdk;

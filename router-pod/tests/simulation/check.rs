@@ -43,6 +43,10 @@ pub fn in_flight(app: &App) -> Vec<String> {
     if permits != 0 || requests != 0 {
         found.push(format!("{permits} permits, {requests} requests"));
     }
+    let (waiting, queued) = (app.fleet.waiters().len(), app.metrics.queued.get());
+    if waiting != 0 || queued != 0 {
+        found.push(format!("{waiting} that wait, {queued} by its metrics"));
+    }
     let Some(used) = app.fleet.in_use() else { return found };
     for tier in app.fleet.view(&used, 0, &Prefix::default(), app.clock.started_us()).tiers {
         let name = &tier.tier.name;
@@ -285,6 +289,8 @@ fn tokens_add_up(left: &Left, wrong: &mut Vec<String>) {
             wrong.push(format!("{name}: {answers} answers of {words} words, and the router counts {said}"));
         }
         let given_up = left.fates.iter().filter(|f| matches!(f.end, End::HungUp | End::Cut { .. })).count() as u64;
+        // Of one that was given up there may have been two at once.
+        let given_up = 2 * given_up;
         let received: u64 =
             left.tiers.iter().filter(|t| t.uid == uid).map(|t| t.received.lock().unwrap().len() as u64).sum();
         if received > attempts + given_up {

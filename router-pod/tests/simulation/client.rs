@@ -110,6 +110,9 @@ fn request(ask: &Ask) -> Request<Full<Bytes>> {
     if !ask.prefer.is_empty() {
         request = request.header(headers::PREFER, ask.prefer);
     }
+    if let Some(session) = ask.session {
+        request = request.header(headers::SESSION, session);
+    }
     request.body(Full::new(Bytes::from(body.to_string()))).unwrap()
 }
 

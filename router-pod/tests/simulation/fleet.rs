@@ -49,7 +49,7 @@ pub struct Snapshots {
 }
 
 impl Snapshots {
-    pub fn new(dice: &Dice, roomy: bool) -> Self {
+    pub fn new(dice: &Dice, roomy: bool, hedge: HedgeMode) -> Self {
         let whole = vec![
             tier("edge", Boundary::Device, fleet("edge", "small")),
             tier("node", Boundary::Private, fleet("node", "medium")),
@@ -66,7 +66,7 @@ impl Snapshots {
                 budgets: BTreeMap::new(),
             },
             issued_at_us: EPOCH_US,
-            policy: policy(dice, roomy),
+            policy: Policy { hedge: Hedge { mode: hedge, percentile: 90 }, ..policy(dice, roomy) },
             tiers: whole.clone(),
             budgets: BUDGETS.iter().map(budget).collect(),
             routers: 1,
@@ -178,6 +178,7 @@ fn policy(dice: &Dice, roomy: bool) -> Policy {
                 Strategy::PowerOfTwo,
             ])
         },
+        hedge: Hedge::default(),
         overflow: Overflow {
             mode: dice.pick(&[OverflowMode::Predicted, OverflowMode::Saturated]),
             max_percent: if roomy { 100 } else { dice.pick(&[100, 100, 30]) },
@@ -201,8 +202,8 @@ fn budget((name, total_ms, first_token_ms): &(&str, u64, u64)) -> Budget {
         objective_basis_points: 9900,
         window_us: 1,
         on_miss: OnMiss::Overflow,
-        priority: Priority::Interactive,
-        chain: None,
+        priority: if name.is_empty() { Priority::Batch } else { Priority::Interactive },
+        chain: (*name == "slow").then_some(Chain { max_hops: 3, total_us: 4_000_000 }),
     }
 }
 

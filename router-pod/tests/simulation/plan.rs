@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use terrace_contract::policy::HedgeMode;
 use terrace_contract::trust::Class;
 
 use crate::dice::Dice;
@@ -26,6 +27,8 @@ pub struct Ask {
     pub feature: &'static str,
     pub prefer: &'static str,
     pub model: &'static str,
+    /// The session that it is a call of.
+    pub session: Option<&'static str>,
     /// When the client goes away.
     pub hang_up: Option<Duration>,
 }
@@ -65,13 +68,21 @@ pub struct Plan {
     pub links: Vec<(IpAddr, Duration)>,
     /// Every tier has room for everyone: a scenario is about something else.
     pub roomy: bool,
+    /// Where a second attempt may go.
+    pub hedge: HedgeMode,
 }
 
 impl Plan {
     /// These requests, these faults, and links that take 2 ms: a scenario of a test by name.
     pub fn scenario(asks: Vec<Ask>, faults: Vec<(Duration, Fault)>) -> Self {
         let to = [OPERATOR, CLIENTS, EDGE[0], EDGE[1], NODE, CLOUD];
-        Self { asks, faults, links: to.map(|host| (host, Duration::from_millis(2))).to_vec(), roomy: true }
+        Self {
+            asks,
+            faults,
+            links: to.map(|host| (host, Duration::from_millis(2))).to_vec(),
+            roomy: true,
+            hedge: HedgeMode::Disabled,
+        }
     }
 
     pub fn of(seed: u64) -> Self {
@@ -79,7 +90,8 @@ impl Plan {
         let to = [OPERATOR, CLIENTS, EDGE[0], EDGE[1], NODE, CLOUD];
         let links = to.map(|host| (host, links.millis(1, if host == CLOUD { 25 } else { 6 }))).to_vec();
         let faults = faults(&Dice::of(seed, "faults"), &links);
-        Self { asks: asks(&Dice::of(seed, "asks")), faults, links, roomy: false }
+        let hedge = Dice::of(seed, "hedge").pick(&[HedgeMode::Disabled, HedgeMode::Free, HedgeMode::Any]);
+        Self { asks: asks(&Dice::of(seed, "asks")), faults, links, roomy: false, hedge }
     }
 }
 
@@ -87,7 +99,9 @@ fn asks(dice: &Dice) -> Vec<Ask> {
     let busy = u64::try_from(BUSY.as_millis()).unwrap();
     // Above capacity: many within a moment.
     let rush = dice.percent(40).then(|| dice.below(busy));
-    (0..dice.between(10, 40))
+    // Now and then enough of them for a tier's first tokens to be known.
+    let most = if dice.percent(15) { 120 } else { 40 };
+    (0..dice.between(10, most))
         .map(|n| {
             let at = match rush {
                 Some(at) if dice.percent(60) => at + dice.below(100),
@@ -110,9 +124,12 @@ fn asks(dice: &Dice) -> Vec<Ask> {
                 feature: dice.pick(&["quick", "slow", "slow", "unheard-of"]),
                 prefer: dice.weighed(&[(6, ""), (1, "quality"), (1, "latency"), (1, "cost"), (1, "privacy")]),
                 model: dice.weighed(&[(12, "auto"), (2, "small"), (2, "medium"), (4, "big"), (1, "no-such-model")]),
+                session: dice.weighed(&[(6, None), (1, Some("s1")), (1, Some("s2")), (1, Some("s3"))]),
                 hang_up: dice.percent(12).then(|| dice.millis(1, 600)),
             }
         })
+        // What is sensitive would make its whole session so.
+        .map(|ask| Ask { session: ask.session.filter(|_| !ask.card && ask.label.is_none()), ..ask })
         .collect()
 }
 

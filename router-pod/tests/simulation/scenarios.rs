@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use terrace_contract::policy::HedgeMode;
 use terrace_contract::trust::Class;
 
 use crate::client::End;
@@ -25,6 +26,7 @@ fn ask(n: usize, at: Duration, stream: bool, model: &'static str) -> Ask {
         feature: "unheard-of",
         prefer: "",
         model,
+        session: None,
         hang_up: None,
     }
 }
@@ -122,6 +124,49 @@ fn a_client_that_goes_away_in_the_middle_of_a_stream_ends_it_at_its_tier() {
     let left = run(Plan::scenario(asks, vec![]), &[("node-0", Act::StallMidway)]);
     assert_eq!(left.fates[0].end, End::HungUp);
     assert!(left.took < MS(4_000), "{:?}", left.took);
+}
+
+/// Many requests, and a device that becomes slow once its tier has shown how soon its first tokens come.
+fn one_becomes_slow(hedge: HedgeMode, more: Vec<(Duration, Fault)>, asks: usize) -> Left {
+    let mut faults = more;
+    faults.push((MS(500) + MS(40) * 60, Fault::Latency(EDGE[0], MS(400))));
+    faults.sort_by_key(|(at, _)| *at);
+    // Those of a batch are never hedged.
+    let asks = many(asks, MS(500), true).into_iter().map(|ask| Ask { feature: "slow", ..ask }).collect();
+    let left = run(Plan { hedge, ..Plan::scenario(asks, faults) }, &[]);
+    all_answered(&left);
+    left
+}
+
+fn hedged(left: &Left) -> Vec<&crate::client::Fate> {
+    left.fates.iter().filter(|fate| fate.reasons.split(',').any(|reason| reason == "hedged")).collect()
+}
+
+#[test]
+fn a_late_first_token_is_overtaken_by_a_second_attempt_within_the_retry_budget() {
+    let left = one_becomes_slow(HedgeMode::Free, vec![], 120);
+    let hedged = hedged(&left);
+    assert!(!hedged.is_empty(), "{}", left.log.lines().join("\n"));
+    // Each has two bodies somewhere, and one answer; the simulation's own checks hold that.
+    let received: usize = left.tiers.iter().map(|tier| tier.received.lock().unwrap().len()).sum();
+    assert!(received >= 120 + hedged.len() && hedged.len() <= 10 + 120 / 5, "{received} {}", hedged.len());
+    let soon = hedged.iter().filter(|fate| fate.head.unwrap() - fate.sent < MS(800)).count();
+    assert!(soon > 0, "sooner than the slow device could have: {hedged:?}");
+    // The control: without hedging each of them waits for the slow device.
+    let without = one_becomes_slow(HedgeMode::Disabled, vec![], 120);
+    assert!(self::hedged(&without).is_empty());
+    assert!(without.fates.iter().any(|fate| fate.head.unwrap() - fate.sent > MS(800)), "{:?}", without.fates);
+}
+
+#[test]
+fn a_second_attempt_goes_to_a_tier_that_costs_money_only_where_the_policy_says_so() {
+    for (hedge, paid) in [(HedgeMode::Free, false), (HedgeMode::Any, true)] {
+        // One device and, once the private tier is gone, only the cloud beside it, which has a price.
+        let alone = vec![(MS(100), Fault::Crash(EDGE[1])), (MS(150), Fault::Snapshot(Change::Remove("node")))];
+        let left = one_becomes_slow(hedge, alone, 110);
+        let to: Vec<&str> = hedged(&left).iter().map(|fate| fate.tier.as_str()).collect();
+        assert_eq!(to.contains(&"cloud"), paid, "{hedge:?}: {to:?}");
+    }
 }
 
 /// A request to the private tier, whose link is so slow that the snapshot changes while a connection is made.

@@ -10,7 +10,7 @@ use crate::world::Left;
 pub struct Tally(BTreeMap<String, u64>);
 
 /// What must be among enough seeds.
-const EXPECTED: [&str; 44] = [
+const EXPECTED: [&str; 48] = [
     "end answered",
     "end broke",
     "end cut",
@@ -31,6 +31,10 @@ const EXPECTED: [&str; 44] = [
     "reason overflow_down",
     "reason overflow_saturated",
     "reason overflow_predicted",
+    "reason queued",
+    "reason hedged",
+    "reason chain_hops",
+    "reason chain_time",
     "act Answer",
     "act Status(429",
     "act Status(500",

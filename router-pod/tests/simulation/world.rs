@@ -81,7 +81,7 @@ pub fn run_plan(seed: u64, plan: Plan, always: &[(&str, Act)]) -> Left {
     let (log, state, papers) = (Log::default(), papers::folder(), papers());
     let world =
         World { seed, log: log.clone(), lives: Arc::default(), down: Arc::default(), state: state.path().to_owned() };
-    let mut snapshots = Snapshots::new(&Dice::of(seed, "policy"), plan.roomy);
+    let mut snapshots = Snapshots::new(&Dice::of(seed, "policy"), plan.roomy, plan.hedge);
     let operator = Operator::new(event(snapshots.newest()));
     let mut sim = turmoil::Builder::new()
         .rng_seed(seed)

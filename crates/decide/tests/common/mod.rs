@@ -158,6 +158,7 @@ pub fn signals() -> Signals {
         prefer: None,
         complexity: Verdict::simple(),
         escalate_from: None,
+        hop: None,
     }
 }
 

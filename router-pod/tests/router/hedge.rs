@@ -1,0 +1,47 @@
+//! A second attempt beside one whose first token is late.
+
+use crate::support::{Act, Scripted, World, client, post, question, stream, streamed, until};
+use terrace_contract::policy::{Hedge, HedgeMode};
+use terrace_contract::trust::Boundary;
+use terrace_decide::hedge::ENOUGH;
+
+const CHAT: &str = "/v1/chat/completions";
+
+#[tokio::test]
+async fn a_late_first_token_is_answered_by_another_device_and_the_first_attempt_ends() {
+    for streams in [true, false] {
+        let (slow, fast) = (Scripted::new("small", 8, Act::Say("one")), Scripted::new("small", 8, Act::Say("two")));
+        let mut world = World::new();
+        world.agents("edge", Boundary::Device, &[&slow, &fast]).await;
+        world.snapshot.policy.hedge = Hedge { mode: HedgeMode::Free, percentile: 95 };
+        world.start().await;
+        let ask = async |listen| {
+            if streams {
+                let events = stream(listen, CHAT, &[], &streamed("hi")).await;
+                let reasons = events.headers["x-terrace-reason"].to_str().unwrap().to_owned();
+                return (client::text(&events.rest().await), reasons);
+            }
+            let reply = post(listen, CHAT, &[], &question("hi")).await;
+            (reply.content(), reply.header("x-terrace-reason").to_owned())
+        };
+        for _ in 0..ENOUGH {
+            ask(world.listen).await;
+        }
+        slow.always(Act::Stall);
+        let before = slow.count();
+        let mut reasons = String::new();
+        for _ in 0..100 {
+            if slow.count() > before {
+                break;
+            }
+            let text;
+            (text, reasons) = ask(world.listen).await;
+            assert_eq!(text, "two");
+        }
+        assert!(reasons.contains("hedged"), "{reasons}");
+        until("the first attempt is cancelled at its device", || slow.cancelled() == 1 && slow.running() == 0).await;
+        world.until_metrics("terrace_hedges_total{tier=\"edge\",outcome=\"won\"} 1").await;
+        world.until_metrics("terrace_attempts_total{tier=\"edge\",outcome=\"outrun\"} 1").await;
+        world.until_metrics("terrace_requests_in_flight 0").await;
+    }
+}
