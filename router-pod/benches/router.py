@@ -27,8 +27,9 @@ CASES = {"small": "200 B", "large": "20 KB", "small-stream": "200 B, streamed", 
          "small-paced": "200 B, streamed, an event each 2 ms"}
 BOUNDS = {"small": 100.0, "large": 250.0, "small-stream": 100.0, "large-stream": 250.0}
 STREAMS, RATE, SUSTAINED = 1000, 2000, 10
-PROSE = ("The river runs past the old mill and the stone bridge, where people from the village sell paper lanterns, green apples and warm "
-         "bread while the clouds move slowly over the hills and nobody is in a hurry to go home. ")
+PROSE = ("On 12 March the river rose by 1.5 metres, and at 10:30 the old mill (built in 1874) was closed; 3 of its 16 windows broke. "
+         "\"Nobody is in a hurry to go home,\" said the miller. In the report's table, `let total = items.len() * 2;` gives 412 where it should "
+         "give 206: see part 4-b/2 of the notes, or ask for the long version, which has 37 pages. ")
 
 
 def bodies(folder: pathlib.Path) -> dict[str, pathlib.Path]:

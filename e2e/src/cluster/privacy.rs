@@ -8,7 +8,6 @@ use crate::wait::{self, secs};
 
 /// Three tiers; then the edge gone; then the private tier gone as well.
 pub(super) async fn steps(scene: &Scene<'_>, steps: &mut Steps) -> Option<()> {
-    let machine = &scene.machine;
     third_tier(scene, steps).await?;
     steps
         .step("without a key: 401 invalid_api_key", secs(60), async {
