@@ -63,7 +63,10 @@ class Router:
                     why = f"status {error.code}: {error.read()[:300]!r}"
                 except OSError as error:
                     why = str(error)
-            time.sleep(0.1)
+            try:
+                self.process.wait(0.1)
+            except subprocess.TimeoutExpired:
+                pass  # it goes on, and may answer now
         raise Unusable(f"it did not answer in {seconds:.0f} s: {why}")
 
     def pids(self) -> list[int]:

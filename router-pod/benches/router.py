@@ -81,8 +81,9 @@ class Bench:
             self.idle[name] = [self.routers[name].rss()]
             self.pause(name)
 
-    def alone(self, name: str, measure):
+    def alone(self, what: str, name: str, measure):
         """Measures one router, the other programs stopped. Ours go on: their agents would be missed, and alone they do next to nothing."""
+        print(f"bench-router: {what}: {name}", file=sys.stderr, flush=True)
         router = self.routers[name]
         router.send(signal.SIGCONT)
         try:
@@ -131,7 +132,7 @@ class Bench:
         for turn in range(self.a.rounds):
             for case in cases:
                 for name in self.there() if turn % 2 == 0 else reversed(self.there()):
-                    self.alone(name, lambda router: samples[case][name].append(self.sample(router, case)))
+                    self.alone(f"{CASES[case]}, round {turn + 1}", name, lambda router: samples[case][name].append(self.sample(router, case)))
         for case in cases:
             self.versus(f"processor time of a request, {CASES[case]},", "us", samples[case], BOUNDS.get(case), 2.0 if case in BOUNDS else None)
 
@@ -150,7 +151,7 @@ class Bench:
     def memory(self) -> None:
         held: dict[str, list[float]] = {}
         for name in self.there():
-            self.alone(name, lambda router: held.setdefault(name, []).append(self.held(router, name)))
+            self.alone("memory", name, lambda router: held.setdefault(name, []).append(self.held(router, name)))
         self.versus("memory after the start", "MiB", self.idle, 30.0, None)
         self.versus(f"memory with {STREAMS:,} open streams", "MiB", held, 64.0, None)
 
@@ -179,15 +180,15 @@ class Bench:
             p99 = lambda to: ask(self.programs, to, self.bodies["small"], 2 * self.a.seconds, 64, rate)["p99_us"]
             return (p99(router.address) - p99(self.tiers["plain"])) / 1000
 
-        for _ in range(self.a.rounds):
+        for turn in range(self.a.rounds):
             for name in self.there():
-                self.alone(name, lambda router: samples.setdefault(name, []).append(one(router)))
+                self.alone(f"added latency, round {turn + 1}", name, lambda router: samples.setdefault(name, []).append(one(router)))
         self.versus("p99 added at half load, 200 B,", "ms", samples, 0.5, None)
 
     def sustained(self) -> None:
         """2,000 requests a second on the router's one core, without an error."""
         for way in WAYS:
-            said = self.alone(way, lambda router: (
+            said = self.alone("sustained", way, lambda router: (
                 ask(self.programs, router.address, self.bodies["small"], 0.5, 64, RATE), router.cpu(),
                 ask(self.programs, router.address, self.bodies["small"], SUSTAINED, 64, RATE), router.cpu()))
             if said is None:
@@ -236,6 +237,8 @@ def main() -> None:
     cases = a.cases.split() or list(CASES)
     if unknown := set(cases) - set(CASES):
         sys.exit(f"bench-router: CASES: {', '.join(unknown)} is none of {', '.join(CASES)}")
+    # Told to end, it still ends what it started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("bench-router: told to end"))
     a.command = f"ROUNDS={a.rounds} SECONDS_EACH={a.seconds:g} make bench-router"
     with tempfile.TemporaryDirectory() as folder:
         command = ["taskset", "-c", OTHER_CORE, str(pathlib.Path(a.programs) / "examples/load"), "tiers", "--folder", folder]

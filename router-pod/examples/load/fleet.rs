@@ -93,7 +93,8 @@ fn endpoint_tls() -> anyhow::Result<(Arc<rustls::ServerConfig>, String)> {
     let key = rcgen::KeyPair::generate()?;
     let leaf = rcgen::CertificateParams::new(vec!["localhost".into()])?.signed_by(&key, &issuer)?;
     let key = rustls_pki_types::PrivateKeyDer::try_from(key.serialize_der()).map_err(anyhow::Error::msg)?;
-    let mut config = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(vec![leaf.der().clone()], key)?;
+    let mut config =
+        rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(vec![leaf.der().clone()], key)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok((Arc::new(config), pem))
 }
@@ -234,7 +235,12 @@ fn policy() -> Policy {
         learning: LearningMode::Disabled,
         canary_percent: 0,
         ledger_on_write_failure: OnWriteFailure::Deny,
-        limits: Limits { request_bytes: 1 << 20, max_output_tokens: 256, concurrency: 4096, spend_per_day_micros: None },
+        limits: Limits {
+            request_bytes: 1 << 20,
+            max_output_tokens: 256,
+            concurrency: 4096,
+            spend_per_day_micros: None,
+        },
         trace_sample_percent: 1,
     }
 }

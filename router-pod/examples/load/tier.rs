@@ -58,9 +58,7 @@ impl Tier {
     pub fn new(agent: Option<&'static str>) -> Arc<Self> {
         let head = |object: &str| json!({"id": "chatcmpl-0123456789abcdef", "object": object, "created": 1_700_000_000, "model": MODEL});
         let usage = json!({"prompt_tokens": 40, "completion_tokens": PIECES, "total_tokens": 40 + PIECES});
-        let choice = |member: &str, said: Value, finish: Value| {
-            json!([{"index": 0, member: said, "logprobs": null, "finish_reason": finish}])
-        };
+        let choice = |member: &str, said: Value, finish: Value| json!([{"index": 0, member: said, "logprobs": null, "finish_reason": finish}]);
         let mut whole = head("chat.completion");
         let message = json!({"role": "assistant", "content": " word".repeat(PIECES)});
         whole["choices"] = choice("message", message, "stop".into());
@@ -97,11 +95,18 @@ impl Tier {
     /// What it answers: completions, an agent's status, what other routers ask of a server, and a collector's path.
     pub fn routes(self: &Arc<Self>) -> Router {
         let well = || get(|| async { "{\"status\": \"ok\"}" });
-        let described = || get(|| async { axum::Json(json!({"model_path": MODEL, "served_model_name": MODEL, "is_generation": true})) });
+        let described = || {
+            get(|| async {
+                axum::Json(json!({"model_path": MODEL, "served_model_name": MODEL, "is_generation": true}))
+            })
+        };
         Router::new()
             .route("/v1/chat/completions", post(complete))
             .route("/terrace/status", get(status))
-            .route("/v1/models", get(|| async { axum::Json(json!({"object": "list", "data": [{"id": MODEL, "object": "model"}]})) }))
+            .route(
+                "/v1/models",
+                get(|| async { axum::Json(json!({"object": "list", "data": [{"id": MODEL, "object": "model"}]})) }),
+            )
             .route("/health", well())
             .route("/health_generate", well())
             .route("/get_model_info", described())
@@ -145,7 +150,16 @@ impl Tier {
 }
 
 fn load() -> Load {
-    Load { slots: 4096, queue_limit: 4096, prefill_rate: 1e6, step_base_us: 100.0, step_per_sequence_us: 0.1, free_kv_blocks: 1 << 20, total_kv_blocks: 1 << 20, ..Load::default() }
+    Load {
+        slots: 4096,
+        queue_limit: 4096,
+        prefill_rate: 1e6,
+        step_base_us: 100.0,
+        step_per_sequence_us: 0.1,
+        free_kv_blocks: 1 << 20,
+        total_kv_blocks: 1 << 20,
+        ..Load::default()
+    }
 }
 
 async fn complete(State(tier): State<Arc<Tier>>, request: Request<Body>) -> Result<Response<Body>, String> {
@@ -155,8 +169,11 @@ async fn complete(State(tier): State<Arc<Tier>>, request: Request<Body>) -> Resu
     if tier.agent.is_some() {
         response = response.header("endpoint-load-metrics", &tier.load);
     }
-    let (kind, body) =
-        if asked.stream { ("text/event-stream", tier.stream(&asked)) } else { ("application/json", Body::from(tier.whole.clone())) };
+    let (kind, body) = if asked.stream {
+        ("text/event-stream", tier.stream(&asked))
+    } else {
+        ("application/json", Body::from(tier.whole.clone()))
+    };
     response.header("content-type", kind).body(body).map_err(|e| e.to_string())
 }
 
