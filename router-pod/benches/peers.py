@@ -136,7 +136,7 @@ def peer(name: str, cache: pathlib.Path, folder: pathlib.Path, upstream: str, bo
     if name == "sglang-router":
         command = [f"{home}/bin/python", "-m", "sglang_router.launch_router", *usual]
     elif name == "vllm-router":
-        command = [f"{home}/bin/vllm-router", *usual]
+        command = [f"{home}/bin/vllm-router", *("warning" if word == "warn" else word for word in usual)]
     elif name == "smg":
         command = [f"{home}/bin/smg", "launch", *usual]
     elif name == "litellm":
@@ -144,7 +144,7 @@ def peer(name: str, cache: pathlib.Path, folder: pathlib.Path, upstream: str, bo
         config.write_text(json.dumps({"model_list": [{"model_name": "small", "litellm_params": {
             "model": "openai/small", "api_base": f"{url}/v1", "api_key": "sk-upstream"}}], "litellm_settings": {"telemetry": False}}))
         command, env = [f"{home}/bin/litellm", "--config", str(config), "--host", "127.0.0.1", "--port", str(port), "--num_workers", "1"], {
-            "LITELLM_LOG": "ERROR", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+            "LITELLM_LOG": "ERROR", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true"}
     elif name == "envoy":
         (folder / "envoy.yaml").write_text(json.dumps(envoy(port, upstream)))
         command = [f"{home}/bin/envoy", "-c", str(folder / "envoy.yaml"), "--concurrency", "1", "--log-level", "error", "--base-id", str(port)]
