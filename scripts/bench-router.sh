@@ -4,7 +4,7 @@
 #   ROUNDS=N SECONDS_EACH=S   samples of each figure (default 5), how long one lasts (default 1)
 #   PEERS="haproxy envoy"     only these; PEERS=none: ours alone
 #   CASES="small large"       only these of small, large, small-stream, large-stream, small-paced
-#   ONLY=cpu                  processor time alone, without memory, latency and the sustained rate
+#   ONLY=cpu|latency|memory   processor time, and of the others only this one
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p target/bench

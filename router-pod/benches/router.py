@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import urllib.request
 
 from peers import OTHER_CORE, Router, Unusable, files, ours, peer
@@ -159,7 +160,10 @@ class Bench:
         command = ["taskset", "-c", OTHER_CORE, str(self.programs / "examples/load"), "ask", "--to", router.address, "--body",
                    str(self.bodies["held"]), "--connections", str(STREAMS), "--hold"]
         asking = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=files)
+        late = threading.Timer(60, asking.kill)
+        late.start()
         first = asking.stdout.readline()
+        late.cancel()
         if not first:
             raise Unusable(f"{STREAMS} open streams: {asking.communicate()[1].strip()[-300:]}")
         rss = router.rss()
@@ -184,6 +188,11 @@ class Bench:
             for name in self.there():
                 self.alone(f"added latency, round {turn + 1}", name, lambda router: samples.setdefault(name, []).append(one(router)))
         self.versus("p99 added at half load, 200 B,", "ms", samples, 0.5, None)
+
+    def latency(self) -> None:
+        self.sustained()
+        if self.rates:
+            self.added()
 
     def sustained(self) -> None:
         """2,000 requests a second on the router's one core, without an error."""
@@ -239,6 +248,8 @@ def main() -> None:
         sys.exit(f"bench-router: CASES: {', '.join(unknown)} is none of {', '.join(CASES)}")
     # Told to end, it still ends what it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("bench-router: told to end"))
+    if a.only not in ("", "cpu", "latency", "memory"):
+        sys.exit("bench-router: ONLY is one of cpu, latency, memory")
     a.command = f"ROUNDS={a.rounds} SECONDS_EACH={a.seconds:g} make bench-router"
     with tempfile.TemporaryDirectory() as folder:
         command = ["taskset", "-c", OTHER_CORE, str(pathlib.Path(a.programs) / "examples/load"), "tiers", "--folder", folder]
@@ -247,13 +258,11 @@ def main() -> None:
         try:
             bench = Bench(a, pathlib.Path(folder), json.loads(tiers.stdout.readline()))
             bench.start()
-            bench.processor(cases)
-            if a.only != "cpu":
-                bench.memory()
-                if "small" in cases:
-                    bench.added()
-                bench.sustained()
-            bench.write()
+            # The first gives the rates that the others need; what was measured is kept if a later one does not end.
+            for part, measure in {"cpu": lambda: bench.processor(cases), "latency": bench.latency, "memory": bench.memory}.items():
+                if part == "cpu" or a.only in ("", part):
+                    measure()
+                    bench.write()
             print(bench.table())
             print("\n".join(bench.notes))
         finally:
