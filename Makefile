@@ -1,5 +1,5 @@
 # Two commands: `make up` shows one answer, `make test` tests everything. The rest are their parts.
-.PHONY: up test test-sim lint model images cluster cluster-down programs bench bench-agent bench-selection bench-decision soak-agent fuzz help
+.PHONY: up test test-sim lint model images cluster cluster-down programs bench bench-agent bench-router bench-selection bench-decision soak-agent soak-cluster fuzz help
 
 help:
 	@echo 'make up        build, fetch the model, ask one question, print the answer and how it came about'
@@ -12,6 +12,8 @@ help:
 	@echo 'make bench     the benches that are there, each against a peer'
 	@echo 'make bench-agent the agent against llama.cpp: DEVICE=cpu|cuda|vulkan, CPU=avx2, THREADS=, ROUNDS=, PEER=xllamacpp'
 	@echo 'make soak-agent SECONDS=3600: a real agent under mixed load for so long; its memory must stay flat'
+	@echo 'make bench-router the router against sglang-router, smg, vllm-router, litellm, envoy, haproxy: ROUNDS=, PEERS=, CASES=, ONLY='
+	@echo 'make soak-cluster MINUTES=60 SEED=1: the two-node cluster under mixed traffic, a fault each minute (root)'
 	@echo 'make bench-selection   the bench of device selection alone; AZURE_TRACE=FILE: on that trace'
 	@echo 'make bench-decision    how long a decision takes with 10 to 10,000 devices'
 	@echo 'make fuzz      SECONDS=60: each fuzz target for so long'
@@ -51,6 +53,12 @@ bench-agent:
 
 soak-agent:
 	@scripts/soak-agent.sh $(or $(SECONDS),3600)
+
+bench-router:
+	@scripts/bench-router.sh
+
+soak-cluster:
+	@scripts/soak-cluster.sh $(or $(MINUTES),60) $(or $(SEED),1)
 
 bench-selection:
 	@cli/benches/selection.sh

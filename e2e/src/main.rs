@@ -35,6 +35,18 @@ enum Suite {
         #[arg(long)]
         until: Option<String>,
     },
+    /// The two-node cluster under mixed traffic, with a fault each minute; to target/bench/soak-cluster.json. Needs root.
+    Faults {
+        /// How long, and so how many faults.
+        #[arg(long, default_value_t = 60)]
+        minutes: u64,
+        /// Decides which fault comes when, and what clients ask.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Leave the cluster running after the last step.
+        #[arg(long)]
+        keep: bool,
+    },
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -48,6 +60,9 @@ fn main() -> anyhow::Result<ExitCode> {
                 Suite::Standalone => standalone::run(&place).await,
                 Suite::ApiServer { only, until } => Box::pin(api_server::run(&place, only, until)).await,
                 Suite::Cluster { keep, until } => cluster::run(&place, keep, until).await,
+                Suite::Faults { minutes, seed, keep } => {
+                    cluster::soak::run(&place, cluster::soak::Soak { minutes, seed, keep }).await
+                }
             } } => result,
             // What runs ends with its guard, when the suite's future is dropped.
             _ = tokio::signal::ctrl_c() => Ok(ExitCode::from(130)),

@@ -20,7 +20,8 @@ pub fn sha256<T: Serialize>(document: &T) -> String {
 
 /// Lower-case hex.
 pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
+    let digit = |value: u8| char::from(b"0123456789abcdef"[usize::from(value & 15)]);
+    bytes.iter().flat_map(|b| [digit(b >> 4), digit(*b)]).collect()
 }
 
 fn sort(value: &mut Value) {

@@ -150,8 +150,11 @@ impl<W: Write> Ledger<W> {
             previous: self.previous.clone(),
             hash: String::new(),
         };
-        record.hash = record.digest();
+        // As `digest` does, and the line is written once: the hash is its last member, and still empty.
         let mut line = serde_json::to_vec(&record)?;
+        record.hash = hex(digest::digest(&digest::SHA256, &line).as_ref());
+        let end = line.len() - r#""}"#.len();
+        line.splice(end..end, record.hash.bytes());
         // A line that was cut is ended first: the next one must stand alone.
         if std::mem::replace(&mut self.torn, true) {
             line.insert(0, b'\n');

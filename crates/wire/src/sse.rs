@@ -1,5 +1,7 @@
 //! Server-sent events: writing `data:` lines, and reading them from chunks that split anywhere.
 
+use std::collections::VecDeque;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::Serialize;
 
@@ -8,9 +10,18 @@ pub const DONE: &str = "[DONE]";
 /// Bytes of one event that are still buffered; a peer that sends more is broken.
 pub const MAX_EVENT_BYTES: usize = 4 << 20;
 
+/// Bytes that hold most events.
+const TYPICAL_EVENT: usize = 384;
+
 /// One event whose data is JSON.
 pub fn json_event<T: Serialize>(value: &T) -> Bytes {
-    data_event(&serde_json::to_string(value).unwrap_or_default())
+    let mut out = BytesMut::with_capacity(TYPICAL_EVENT).writer();
+    out.get_mut().put_slice(b"data: ");
+    // What cannot be written as JSON is no event's data; nothing here is.
+    let _ = serde_json::to_writer(&mut out, value);
+    let mut out = out.into_inner();
+    out.put_slice(b"\n\n");
+    out.freeze()
 }
 
 /// One event whose data is a single line.
@@ -26,6 +37,18 @@ pub fn data_event(data: &str) -> Bytes {
 pub fn named_event<T: Serialize>(name: &str, value: &T) -> Bytes {
     let data = serde_json::to_string(value).unwrap_or_default();
     Bytes::from(format!("event: {name}\ndata: {data}\n\n"))
+}
+
+/// Events as one piece; none if there is none.
+pub fn joined(events: &mut VecDeque<Bytes>) -> Option<Bytes> {
+    let first = events.pop_front()?;
+    if events.is_empty() {
+        return Some(first);
+    }
+    let mut all = BytesMut::with_capacity(first.len() + events.iter().map(Bytes::len).sum::<usize>());
+    all.put_slice(&first);
+    events.drain(..).for_each(|event| all.put_slice(&event));
+    Some(all.freeze())
 }
 
 /// The event that ends a stream.

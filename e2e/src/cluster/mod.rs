@@ -2,12 +2,14 @@
 
 mod answers;
 mod changes;
+mod fault;
 mod install;
 mod machine;
 mod outage;
 mod privacy;
 mod rbac;
 mod removal;
+pub mod soak;
 mod trace;
 
 use std::process::ExitCode;

@@ -1,10 +1,10 @@
 //! A node cut off, and an upgrade under load.
 
+use super::fault::node;
 use super::install::chart;
 use super::{SHOP, Scene};
-use crate::conditions::condition;
 use crate::steps::Steps;
-use crate::wait::{self, secs};
+use crate::wait::secs;
 
 /// n2 is cut off and healed; then the operator is upgraded while clients ask.
 pub(super) async fn steps(scene: &Scene<'_>, steps: &mut Steps) -> Option<()> {
@@ -59,14 +59,4 @@ pub(super) async fn steps(scene: &Scene<'_>, steps: &mut Steps) -> Option<()> {
             Ok(())
         })
         .await
-}
-
-async fn node(scene: &Scene<'_>, ready: &str) -> anyhow::Result<()> {
-    wait::until(&format!("n2 with Ready={ready}"), secs(60), async || {
-        let node = scene.machine.get(&["node", "n2"]).await?;
-        let now = condition(&node, "Ready").map(|c| &c["status"]);
-        anyhow::ensure!(now.is_some_and(|s| s == ready), "Ready is {now:?}");
-        Ok(())
-    })
-    .await
 }

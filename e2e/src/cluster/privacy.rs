@@ -8,20 +8,7 @@ use crate::wait::{self, secs};
 
 /// Three tiers; then the edge gone; then the private tier gone as well.
 pub(super) async fn steps(scene: &Scene<'_>, steps: &mut Steps) -> Option<()> {
-    let machine = &scene.machine;
-    steps
-        .step("a cloud joins as the third tier, with a credential", secs(120), async {
-            machine.apply_files(SHOP, &scene.place.arg("e2e/manifests/three-tiers.yaml")).await?;
-            machine.condition(SHOP, "tier/cloud", "CredentialsResolved", secs(60)).await?;
-            wait::until("the three-tier ladder", secs(60), async || {
-                let list = machine.get(&["--namespace", SHOP, "routingpolicy", "assistant"]).await?;
-                anyhow::ensure!(list["status"]["ladder"] == "edge>private>cloud", "{}", list["status"]["ladder"]);
-                Ok(())
-            })
-            .await?;
-            machine.condition(SHOP, "routingpolicy/assistant", "Programmed", secs(60)).await
-        })
-        .await?;
+    third_tier(scene, steps).await?;
     steps
         .step("without a key: 401 invalid_api_key", secs(60), async {
             wait::until("a refusal", secs(30), async || {
@@ -104,6 +91,24 @@ pub(super) async fn steps(scene: &Scene<'_>, steps: &mut Steps) -> Option<()> {
                 scene.ask_one(|q| q, "Hello").await?.from("edge").map(drop)
             })
             .await
+        })
+        .await
+}
+
+/// A public endpoint becomes the last tier of the ladder.
+pub(super) async fn third_tier(scene: &Scene<'_>, steps: &mut Steps) -> Option<()> {
+    let machine = &scene.machine;
+    steps
+        .step("a cloud joins as the third tier, with a credential", secs(120), async {
+            machine.apply_files(SHOP, &scene.place.arg("e2e/manifests/three-tiers.yaml")).await?;
+            machine.condition(SHOP, "tier/cloud", "CredentialsResolved", secs(60)).await?;
+            wait::until("the three-tier ladder", secs(60), async || {
+                let list = machine.get(&["--namespace", SHOP, "routingpolicy", "assistant"]).await?;
+                anyhow::ensure!(list["status"]["ladder"] == "edge>private>cloud", "{}", list["status"]["ladder"]);
+                Ok(())
+            })
+            .await?;
+            machine.condition(SHOP, "routingpolicy/assistant", "Programmed", secs(60)).await
         })
         .await
 }

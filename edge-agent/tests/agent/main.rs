@@ -6,7 +6,6 @@ mod answers;
 mod cached;
 mod cut;
 mod embeddings;
-mod half_open;
 mod hidden;
 mod identity;
 mod lifecycle;

@@ -261,7 +261,7 @@ async fn first_event(
         if event.get("error").is_some_and(|e| !e.is_null()) {
             return Err(Failure::Broken("the stream began with an error"));
         }
-        if let Some(load) = event.pointer("/terrace/load").and_then(|l| serde_json::from_value(l.clone()).ok()) {
+        if let Some(load) = rebuild::load_of(&event) {
             place.reported(load, app.clock.now_us());
         }
         tokens = Tokens::read(event.get("usage")).or(tokens);

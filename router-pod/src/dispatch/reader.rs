@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::FutureExt as _;
 use http_body_util::{BodyExt as _, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Frame, Incoming};
 use serde_json::Value;
 use terrace_wire::sse::{DONE, Decoder};
 
@@ -42,12 +43,14 @@ pub struct Reader {
     body: Incoming,
     decoder: Decoder,
     waiting: VecDeque<Step>,
+    /// What had come when [`Reader::has_more`] looked.
+    early: Option<Option<hyper::Result<Frame<Bytes>>>>,
 }
 
 impl Reader {
     /// A reader of this body.
     pub fn new(body: Incoming) -> Self {
-        Self { body, decoder: Decoder::new(), waiting: VecDeque::new() }
+        Self { body, decoder: Decoder::new(), waiting: VecDeque::new(), early: None }
     }
 
     /// The next event; none at the end of the body.
@@ -59,14 +62,28 @@ impl Reader {
             if let Some(step) = self.waiting.pop_front() {
                 return Ok(Some(step));
             }
-            let frame = tokio::time::timeout(within, self.body.frame());
-            let frame = frame.await.map_err(|_| Failure::Broken("the stream stalled"))?;
+            let frame = match self.early.take() {
+                Some(frame) => frame,
+                None => {
+                    let frame = tokio::time::timeout(within, self.body.frame());
+                    frame.await.map_err(|_| Failure::Broken("the stream stalled"))?
+                }
+            };
             let Some(frame) = frame else { return Ok(None) };
             let frame = frame.map_err(|_| Failure::Broken("the stream was cut"))?;
             if let Ok(chunk) = frame.into_data() {
                 self.decode(&chunk)?;
             }
         }
+    }
+
+    /// Whether another event has come already: those who bring it are let go on once, and nothing is waited for.
+    pub async fn has_more(&mut self) -> bool {
+        if self.waiting.is_empty() && self.early.is_none() {
+            tokio::task::yield_now().await;
+            self.early = self.body.frame().now_or_never();
+        }
+        !self.waiting.is_empty() || self.early.is_some()
     }
 
     fn decode(&mut self, chunk: &Bytes) -> Result<(), Failure> {

@@ -2,7 +2,9 @@
 //!
 //! Ids, model names, fingerprints and whatever else an upstream adds do not pass.
 
+use serde::{Deserialize as _, Serialize, Serializer};
 use serde_json::{Map, Value, json};
+use terrace_contract::load::Load;
 
 use super::body::Call;
 use super::vectors::Vectors;
@@ -73,18 +75,20 @@ const MESSAGE: [&str; 7] =
     ["role", "content", "tool_calls", "refusal", "function_call", "reasoning_content", "annotations"];
 
 impl Names {
-    /// The head of an answer.
-    fn head(&self, stream: bool) -> Map<String, Value> {
-        let object = match (self.call, stream) {
+    fn object(&self, stream: bool) -> &'static str {
+        match (self.call, stream) {
             (Call::Chat, true) => "chat.completion.chunk",
             (Call::Chat, false) => "chat.completion",
             (Call::Completion, _) => "text_completion",
             (Call::Embedding, _) => "list",
-        };
-        let prefix = if self.call == Call::Chat { "chatcmpl" } else { "cmpl" };
+        }
+    }
+
+    /// The head of an answer.
+    fn head(&self, stream: bool) -> Map<String, Value> {
         let mut head = Map::new();
-        head.insert("id".into(), format!("{prefix}-{}", self.id).into());
-        head.insert("object".into(), object.into());
+        head.insert("id".into(), Id(self).to_string().into());
+        head.insert("object".into(), self.object(stream).into());
         head.insert("created".into(), self.created.into());
         head.insert("model".into(), self.model.clone().into());
         head
@@ -108,6 +112,20 @@ impl Names {
         let mut chunk = self.head(true);
         chunk.insert("choices".into(), Value::Array(choices));
         Value::Object(chunk)
+    }
+
+    /// The same, to be written as it is.
+    pub fn event<'a>(&'a self, choices: &'a [Value]) -> impl Serialize + use<'a> {
+        #[derive(Serialize)]
+        struct Event<'a> {
+            id: Id<'a>,
+            object: &'static str,
+            created: u64,
+            model: &'a str,
+            choices: &'a [Value],
+        }
+        let (object, created, model) = (self.object(true), self.created, self.model.as_str());
+        Event { id: Id(self), object, created, model, choices }
     }
 
     /// The choices of one upstream event; none if they are not choices.
@@ -146,6 +164,27 @@ impl Names {
     }
 }
 
+/// An answer's id.
+struct Id<'a>(&'a Names);
+
+impl std::fmt::Display for Id<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let prefix = if self.0.call == Call::Chat { "chatcmpl" } else { "cmpl" };
+        write!(f, "{prefix}-{}", self.0.id)
+    }
+}
+
+impl Serialize for Id<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// The load line that an agent sends beside an answer, or beside an event of one.
+pub fn load_of(said: &Value) -> Option<Load> {
+    said.get("terrace")?.get("load").and_then(|load| Load::deserialize(load).ok())
+}
+
 /// Whether a rebuilt choice carries a part of the answer, and not only a role.
 pub fn has_content(choice: &Value) -> bool {
     let filled = |v: &Value| match v {
@@ -170,7 +209,8 @@ pub fn index_of(choice: &Value) -> u64 {
 
 /// Text of a rebuilt choice or message, for counting tokens that an upstream did not count.
 pub fn text_of(choice: &Value) -> impl Iterator<Item = &str> {
-    ["/delta/content", "/message/content", "/text"].iter().filter_map(|p| choice.pointer(p).and_then(Value::as_str))
+    let within = ["delta", "message"].into_iter().filter_map(|part| choice.get(part)?.get("content"));
+    within.chain(choice.get("text")).filter_map(Value::as_str)
 }
 
 #[cfg(test)]

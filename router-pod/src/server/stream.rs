@@ -13,6 +13,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use terrace_contract::report::Outcome;
 use terrace_telemetry::traces;
+use terrace_wire::sse;
 use tokio::time::Instant;
 use tracing::Span;
 
@@ -29,6 +30,9 @@ use crate::dispatch::rebuild::{self, Names, Tokens};
 use crate::fleet::place::Place;
 use crate::record::Record;
 use crate::sense::tokens;
+
+/// Events that are written at once if they have all come: each write costs the system more than the event itself.
+const TOGETHER: usize = 32;
 
 /// A stream on its way.
 pub struct Streaming {
@@ -97,11 +101,9 @@ pub fn body(
 impl Streaming {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            if let Some(bytes) = self.ready.pop_front() {
-                return Some(bytes);
-            }
-            if self.ended {
-                return None;
+            let some = !self.ready.is_empty();
+            if self.ended || self.ready.len() >= TOGETHER || (some && !self.reader.has_more().await) {
+                return sse::joined(&mut self.ready);
             }
             match self.reader.next(BETWEEN_TOKENS).await {
                 Ok(Some(Step::Json(event))) => self.event(&event),
@@ -120,7 +122,7 @@ impl Streaming {
         if event.get("error").is_some_and(|e| !e.is_null()) {
             return self.broke("the tier reported an error in the middle of an answer");
         }
-        if let Some(load) = event.pointer("/terrace/load").and_then(|l| serde_json::from_value(l.clone()).ok()) {
+        if let Some(load) = rebuild::load_of(event) {
             self.place.reported(load, self.app.clock.now_us());
         }
         self.record.took(event);

@@ -44,7 +44,7 @@ impl Writer {
     /// What about them cannot be told.
     pub fn chunk(&mut self, names: &Names, choices: Vec<Value>, out: &mut VecDeque<Bytes>) -> Result<(), &'static str> {
         match self {
-            Writer::OpenAi { .. } => out.push_back(sse::json_event(&names.chunk(choices))),
+            Writer::OpenAi { .. } => out.push_back(sse::json_event(&names.event(&choices))),
             Writer::Messages(stream) => stream.chunk(&choices, out)?,
             Writer::Responses(stream) => stream.chunk(&choices, out)?,
         }

@@ -33,7 +33,8 @@ fn again(text: &str, depth: usize, look: &mut dyn FnMut(&str)) {
         again(&inner, depth - 1, look);
     };
     pieces(text, &mut inside);
-    if text.contains(['%', '\\']) || text.contains("&#") {
+    let bytes = text.as_bytes();
+    if memchr::memchr2(b'%', b'\\', bytes).is_some() || (memchr::memchr(b'&', bytes).is_some() && text.contains("&#")) {
         let plain = unescape(text);
         if plain != text {
             inside(&plain);
@@ -43,8 +44,9 @@ fn again(text: &str, depth: usize, look: &mut dyn FnMut(&str)) {
 
 /// Pieces of hexadecimal, and of base64 in either alphabet, padded or not.
 fn pieces(text: &str, look: &mut dyn FnMut(&str)) {
-    let base64 = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '-' | '_');
-    for piece in text.split(|c| !base64(c)).filter(|p| p.len() >= MIN_BASE64) {
+    let long = text.as_bytes().split(|b| !BASE64[usize::from(*b)]).filter(|p| p.len() >= MIN_BASE64);
+    // Such bytes are ASCII, and so each piece is text.
+    for piece in long.filter_map(|piece| std::str::from_utf8(piece).ok()) {
         let found = mixed(piece).then(|| from_base64(piece)).flatten();
         if let Some(inner) = &found {
             look(inner);
@@ -59,6 +61,16 @@ fn pieces(text: &str, look: &mut dyn FnMut(&str)) {
         }
     }
 }
+
+/// Bytes of base64 in either alphabet: looked up, since every byte of every request is asked for.
+const BASE64: [bool; 256] = {
+    let (mut table, mut byte) = ([false; 256], 0u8);
+    while byte < 128 {
+        table[byte as usize] = byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_');
+        byte += 1;
+    }
+    table
+};
 
 /// Long words are not base64: it has letters of both cases.
 fn mixed(piece: &str) -> bool {

@@ -9,7 +9,7 @@ const MAX_LOCAL: usize = 64;
 pub fn scan(text: &str, report: &mut Report<'_>) {
     let bytes = text.as_bytes();
     let mut from = 0;
-    while let Some(at) = bytes[from..].iter().position(|b| *b == b'@').map(|i| from + i) {
+    while let Some(at) = memchr::memchr(b'@', &bytes[from..]).map(|i| from + i) {
         from = at + 1;
         let before = || text[..at].char_indices().rev();
         let own = before().take_while(|(_, c)| local(*c)).last();

@@ -6,10 +6,11 @@ use super::{Kind, Report};
 pub fn scan(text: &str, report: &mut Report<'_>) {
     let bytes = text.as_bytes();
     let mut at = 0;
-    while at + 4 <= bytes.len() {
-        let head = &bytes[at..at + 4];
-        if head[2].is_ascii_digit()
-            && head[3].is_ascii_digit()
+    // From one digit to the next: the first check digit of each is the third character.
+    while let Some(next) = bytes.get(at + 2..).and_then(|rest| rest.iter().position(u8::is_ascii_digit)) {
+        at += next;
+        let Some(head) = bytes.get(at..at + 4) else { return };
+        if head[3].is_ascii_digit()
             && head[0].is_ascii_alphabetic()
             && head[1].is_ascii_alphabetic()
             && let Some(length) = length([head[0].to_ascii_uppercase(), head[1].to_ascii_uppercase()])

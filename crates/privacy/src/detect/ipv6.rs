@@ -8,7 +8,7 @@ use super::{Kind, Report};
 pub fn scan(text: &str, report: &mut Report<'_>) {
     let bytes = text.as_bytes();
     let mut from = 0;
-    while let Some(colon) = bytes[from..].iter().position(|b| *b == b':').map(|i| from + i) {
+    while let Some(colon) = memchr::memchr(b':', &bytes[from..]).map(|i| from + i) {
         let inside = |i: &usize| bytes[*i].is_ascii_hexdigit() || matches!(bytes[*i], b':' | b'.');
         let start = (from..colon).rev().take_while(inside).last().unwrap_or(colon);
         let end = (colon..bytes.len()).take_while(inside).last().map_or(colon + 1, |i| i + 1);
