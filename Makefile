@@ -1,5 +1,5 @@
 # Two commands: `make up` shows one answer, `make test` tests everything. The rest are their parts.
-.PHONY: up test test-sim lint model images cluster cluster-down programs bench bench-agent bench-selection bench-decision soak-agent fuzz help
+.PHONY: up test test-sim lint model images cluster cluster-down programs bench bench-agent bench-selection bench-decision bench-traces soak-agent fuzz help
 
 help:
 	@echo 'make up        build, fetch the model, ask one question, print the answer and how it came about'
@@ -14,6 +14,7 @@ help:
 	@echo 'make soak-agent SECONDS=3600: a real agent under mixed load for so long; its memory must stay flat'
 	@echo 'make bench-selection   the bench of device selection alone; AZURE_TRACE=FILE: on that trace'
 	@echo 'make bench-decision    how long a decision takes with 10 to 10,000 devices'
+	@echo 'make bench-traces      what traces cost a router, by their share'
 	@echo 'make fuzz      SECONDS=60: each fuzz target for so long'
 
 up:
@@ -48,6 +49,9 @@ bench:
 
 bench-agent:
 	@scripts/bench-agent.sh
+
+bench-traces:
+	@router-pod/benches/traces.sh
 
 soak-agent:
 	@scripts/soak-agent.sh $(or $(SECONDS),3600)

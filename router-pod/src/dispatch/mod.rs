@@ -24,7 +24,6 @@ use terrace_decide::track::Dispatch;
 use terrace_decide::{Attempt, Plan, constrain};
 use terrace_privacy::Cleared;
 use terrace_wire::error::Code;
-use tracing::{Span, field};
 
 use self::attempt::{Begun, Order};
 use self::body::Call;
@@ -32,7 +31,6 @@ use self::failure::Failure;
 use self::rebuild::Names;
 use self::vectors::Vectors;
 use crate::app::App;
-use crate::clock::figure;
 use crate::fleet::place::Place;
 use crate::job::Job;
 use crate::metrics::AttemptLabels;
@@ -113,7 +111,7 @@ pub async fn carry(app: &App, job: &Job, plan: &Plan, mut first: Option<Place>) 
             remaining,
             via: &job.via,
             cache_domain: job.cache_domain.as_deref(),
-            span: span(job, &place, number),
+            trace: job.trace.attempt(&place),
         };
         let (uid, tier) = (place.tier.uid.clone(), place.tier.name.clone());
         let result = attempt::begin(app, place, order).await;
@@ -246,29 +244,4 @@ fn patience(job: &Job, attempt: &Attempt, last: bool, remaining: std::time::Dura
     }
     forecast.first_token_us = forecast.finish_us;
     limits::first_token(job.budget.as_ref(), forecast, false, remaining)
-}
-
-fn span(job: &Job, place: &Place, number: usize) -> Span {
-    let span = tracing::info_span!(
-        target: "terrace_router",
-        parent: &job.span,
-        "attempt",
-        otel.kind = "client",
-        terrace.tier = %place.tier.name,
-        terrace.device = place.name(),
-        terrace.boundary = place.tier.boundary.as_str(),
-        terrace.attempt = figure(number as u64 + 1),
-        server.address = field::Empty,
-        server.port = field::Empty,
-        terrace.dns_us = field::Empty,
-        terrace.connect_us = field::Empty,
-        terrace.tls_us = field::Empty,
-        terrace.ttfb_us = field::Empty,
-        http.response.status_code = field::Empty,
-        error.type = field::Empty,
-        otel.status_code = field::Empty,
-    );
-    let (address, port) = place.server();
-    span.record("server.address", address).record("server.port", i64::from(port));
-    span
 }

@@ -5,6 +5,7 @@
 mod beside;
 mod canary;
 mod closed;
+mod cost;
 mod embeddings;
 mod errors;
 mod explain;
@@ -20,3 +21,5 @@ mod serving;
 mod snapshots;
 mod streams;
 mod support;
+mod traces;
+mod traffic;
