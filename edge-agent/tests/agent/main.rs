@@ -5,6 +5,7 @@ mod answers;
 #[path = "../support/cached.rs"]
 mod cached;
 mod embeddings;
+mod gateway;
 mod hidden;
 mod identity;
 mod lifecycle;
