@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use terrace_contract::headers;
 use terrace_wire::sse::{DONE, Decoder};
 
+use crate::caller::Caller;
 use crate::up::state::State;
 use crate::{http as client, out, trace};
 
@@ -20,24 +21,12 @@ use crate::{http as client, out, trace};
 pub struct Ask {
     /// The question.
     pub prompt: String,
-    /// Base URL of the router, with or without /v1 [default: the running `terrace up`, the latest of several]
-    #[arg(long, env = "TERRACE_URL")]
-    pub url: Option<String>,
+    /// Who asks, and which router.
+    #[command(flatten)]
+    pub caller: Caller,
     /// Model name; `auto` leaves the choice to the policy.
     #[arg(long, default_value = "auto")]
     pub model: String,
-    /// Feature, which selects a LatencyBudget.
-    #[arg(long)]
-    pub feature: Option<String>,
-    /// Class: Public, Internal, Confidential or Restricted.
-    #[arg(long)]
-    pub class: Option<String>,
-    /// Preference: privacy, latency, cost or quality.
-    #[arg(long)]
-    pub prefer: Option<String>,
-    /// API key, if the policy wants one.
-    #[arg(long, env = "TERRACE_API_KEY", hide_env_values = true)]
-    pub api_key: Option<String>,
     /// Output tokens at most.
     #[arg(long, default_value_t = 128)]
     pub max_tokens: u32,
@@ -54,12 +43,8 @@ impl Ask {
     pub fn plain(prompt: &str, url: &str) -> Ask {
         Ask {
             prompt: prompt.to_owned(),
-            url: Some(url.to_owned()),
+            caller: Caller { url: Some(url.to_owned()), ..Caller::default() },
             model: terrace_contract::names::AUTO_MODEL.to_owned(),
-            feature: None,
-            class: None,
-            prefer: None,
-            api_key: None,
             max_tokens: 128,
             temperature: 0.0,
             jaeger: None,
@@ -73,7 +58,7 @@ impl Ask {
 /// Nothing answers, the router refuses (its message and code are shown), or the answer breaks off.
 pub async fn run(ask: Ask) -> Result<()> {
     let running = State::read();
-    let base = client::base(ask.url.as_deref(), running.as_ref())?;
+    let base = ask.caller.base(running.as_ref())?;
     let begin = Instant::now();
     let response = client::send(request(&ask, &base)?).await?;
     let (status, heads) = (response.status(), response.headers().clone());
@@ -111,16 +96,8 @@ fn request(ask: &Ask, base: &str) -> Result<Request<Full<Bytes>>> {
         "model": ask.model, "stream": true, "stream_options": {"include_usage": true}, "max_tokens": ask.max_tokens, "temperature": ask.temperature,
         "messages": [{"role": "user", "content": ask.prompt}],
     });
-    let mut request = Request::post(format!("{base}/v1/chat/completions")).header("content-type", "application/json");
-    let given = [(headers::FEATURE, &ask.feature), (headers::CLASS, &ask.class), (headers::PREFER, &ask.prefer)];
-    for (name, value) in given {
-        if let Some(value) = value {
-            request = request.header(name, value);
-        }
-    }
-    if let Some(key) = &ask.api_key {
-        request = request.header("authorization", format!("Bearer {key}"));
-    }
+    let request = Request::post(format!("{base}/v1/chat/completions")).header("content-type", "application/json");
+    let request = ask.caller.sends(request, &ask.caller.labels()?);
     request.body(Full::from(body.to_string())).with_context(|| format!("{base} is not a URL"))
 }
 

@@ -1,6 +1,7 @@
 //! The commands of `terrace`, which is also installed as `kubectl-terrace`.
 
 mod ask;
+mod caller;
 mod check;
 mod crds;
 mod explain;

@@ -58,13 +58,18 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     pub model_name: Option<String>,
 
-    /// Address for routers (mutual TLS) [default: 0.0.0.0:8443, unless only --plain-listen is given]
+    /// Address for routers (mutual TLS) [default: 0.0.0.0:8443, unless only --plain-listen or --gateway-listen is given]
     #[arg(long, value_name = "ADDRESS", env = "TERRACE_LISTEN")]
     pub listen: Option<SocketAddr>,
 
     /// Address for SDKs on this machine, without TLS: loopback only
     #[arg(long, value_name = "ADDRESS", value_parser = loopback)]
     pub plain_listen: Option<SocketAddr>,
+
+    /// Address for an inference gateway (Gateway API InferencePool), without TLS and without keys: let nothing but the
+    /// gateway reach it. It also shows /metrics and /health
+    #[arg(long, value_name = "ADDRESS", env = "TERRACE_GATEWAY_LISTEN")]
+    pub gateway_listen: Option<SocketAddr>,
 
     /// Address of /livez, /readyz and /metrics
     #[arg(long, value_name = "ADDRESS", env = "TERRACE_ADMIN_LISTEN", default_value_t = SocketAddr::from(([0, 0, 0, 0], names::ADMIN_PORT)))]
@@ -138,9 +143,9 @@ pub enum Device {
 pub struct Size(pub u64);
 
 impl Args {
-    /// The address for routers; none when only SDKs on this machine are served.
+    /// The address for routers; none when only SDKs on this machine, or a gateway, are served.
     pub fn router_listen(&self) -> Option<SocketAddr> {
-        match (self.listen, self.plain_listen) {
+        match (self.listen, self.plain_listen.or(self.gateway_listen)) {
             (None, Some(_)) => None,
             (listen, _) => Some(listen.unwrap_or(SocketAddr::from(([0, 0, 0, 0], names::AGENT_PORT)))),
         }
@@ -198,11 +203,12 @@ mod tests {
     }
 
     #[test]
-    fn mutual_tls_is_off_only_where_nothing_but_loopback_is_served() {
+    fn mutual_tls_is_off_only_where_loopback_or_a_gateway_is_served() {
         let listen = |flags: &[&str]| parse(flags).unwrap().router_listen().map(|a| a.port());
         assert_eq!(listen(&["--model", "a"]), Some(8443));
         assert_eq!(listen(&["--model", "a", "--plain-listen", "127.0.0.1:0"]), None);
         assert_eq!(listen(&["--model", "a", "--plain-listen", "[::1]:0", "--listen", "0.0.0.0:1"]), Some(1));
+        assert_eq!(listen(&["--model", "a", "--gateway-listen", "0.0.0.0:8000"]), None);
         assert_eq!(parse(&["--model", "a", "--kv-cache", "3Gi"]).unwrap().kv_cache, Some(Size(3 << 30)));
         assert_eq!(parse(&["--model", "a", "--kv-cache=1.5Gi"]).unwrap().kv_cache, Some(Size(3 << 29)));
         assert_eq!(parse(&["--model", "a"]).unwrap().kv_cache, None);

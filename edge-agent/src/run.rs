@@ -1,5 +1,6 @@
 //! The program: bind, fetch, load, serve, drain.
 
+use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -47,7 +48,8 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let admin_end = CancellationToken::new();
     let admin_listener = admin::bind("--admin-listen", args.admin_listen).await.map_err(Failure::configuration)?;
     let admin_address = admin_listener.local_addr().map_err(Failure::configuration)?;
-    let probes = tokio::spawn(admin::serve(admin_listener, admin::router(health.clone(), metrics), admin_end.clone()));
+    let probes =
+        tokio::spawn(admin::serve(admin_listener, admin::router(health.clone(), metrics.clone()), admin_end.clone()));
 
     // The model's file stays locked against eviction for as long as it is served.
     let (agent, _model) = tokio::select! {
@@ -56,19 +58,21 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     };
     let agent = Arc::new(agent);
     let engine = agent.engine.clone();
+    meters.loaded(&metrics, &agent.model.name, engine.load().total_kv_blocks);
     let live = engine.clone();
     health.liveness("engine", move || live.alive(STALLED));
     let identities = doors.identities.clone();
     let addresses = doors.addresses(admin_address);
     let end = CancellationToken::new();
-    let mut serving = doors.serve(&agent, &end);
+    let mut serving = doors.serve(&agent, metrics, &end);
     model_gate.open();
     if let Some(path) = &args.port_file {
         let write = ports::write(path, &addresses);
         write.map_err(|e| Failure::configuration(format!("cannot write --port-file {}: {e}", path.display())))?;
     }
     tracing::info!(
-        listen = addresses["listen"].as_str(), plain = addresses["plain"].as_str(), admin = %admin_address,
+        listen = addresses["listen"].as_str(), plain = addresses["plain"].as_str(), gateway = addresses["gateway"].as_str(),
+        admin = %admin_address,
         model = agent.model.name, format = agent.model.format, device = agent.device.detail, "serving"
     );
 
@@ -106,6 +110,7 @@ async fn drain(engine: &EngineHandle, timeout: Duration) {
 struct Doors {
     routers: Option<TcpListener>,
     local: Option<TcpListener>,
+    gateway: Option<TcpListener>,
     identities: Option<Identities>,
 }
 
@@ -121,26 +126,33 @@ impl Doors {
             tokio::spawn(store.follow(signal.clone()));
             routers = Some(admin::bind("--listen", address).await.map_err(Failure::configuration)?);
         }
-        let local = match args.plain_listen {
-            Some(address) => Some(admin::bind("--plain-listen", address).await.map_err(Failure::configuration)?),
-            None => None,
+        let bind = async |flag, address: Option<SocketAddr>| match address {
+            Some(address) => admin::bind(flag, address).await.map(Some).map_err(Failure::configuration),
+            None => Ok(None),
         };
-        Ok(Self { routers, local, identities })
+        let local = bind("--plain-listen", args.plain_listen).await?;
+        let gateway = bind("--gateway-listen", args.gateway_listen).await?;
+        Ok(Self { routers, local, gateway, identities })
     }
 
-    fn addresses(&self, admin: std::net::SocketAddr) -> serde_json::Value {
+    fn addresses(&self, admin: SocketAddr) -> serde_json::Value {
         let address = |l: &Option<TcpListener>| l.as_ref().and_then(|l| l.local_addr().ok()).map(|a| a.to_string());
-        let (routers, local) = (address(&self.routers), address(&self.local));
-        json!({"listen": routers.or_else(|| local.clone()), "plain": local, "admin": admin.to_string()})
+        let (routers, local, gateway) = (address(&self.routers), address(&self.local), address(&self.gateway));
+        let listen = routers.or_else(|| local.clone()).or_else(|| gateway.clone());
+        json!({"listen": listen, "plain": local, "gateway": gateway, "admin": admin.to_string()})
     }
 
-    fn serve(self, agent: &Arc<Agent>, end: &CancellationToken) -> JoinSet<()> {
+    fn serve(self, agent: &Arc<Agent>, metrics: Metrics, end: &CancellationToken) -> JoinSet<()> {
         let app = server::router(agent.clone());
         let mut serving = JoinSet::new();
         if let (Some(listener), Some(identities)) = (self.routers, self.identities) {
             serving.spawn(serve(listener, identities, app.clone(), end.clone(), FLUSH));
         }
         if let Some(listener) = self.local {
+            serving.spawn(serve_plain(listener, app, end.clone(), FLUSH));
+        }
+        if let Some(listener) = self.gateway {
+            let app = server::gateway(agent.clone(), metrics);
             serving.spawn(serve_plain(listener, app, end.clone(), FLUSH));
         }
         serving

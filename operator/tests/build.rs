@@ -102,7 +102,18 @@ fn a_policy_of_sites_is_a_daemon_set_that_serves_its_own_node() {
         "sensitivity": {"unlabelled": "Restricted"},
         "router": {"workload": "DaemonSet", "trafficPolicy": "Local"},
     });
-    compare("policy-daemonset", &policy_children("site", &spec));
+    let children = policy_children("site", &spec);
+    // Clients that speak TLS come by 443, to the port where the router speaks it.
+    let service = &children.iter().find(|c| c["kind"] == "Service").unwrap()["spec"]["ports"][0];
+    assert_eq!((&service["port"], &service["targetPort"]), (&json!(443), &json!("clients")));
+    let pod = &children.iter().find(|c| c["kind"] == "DaemonSet").unwrap()["spec"]["template"]["spec"];
+    let router = &pod["containers"][0];
+    assert_eq!(router["ports"][0], json!({"name": "clients", "containerPort": 8443, "protocol": "TCP"}));
+    let flags = router["args"].as_array().unwrap();
+    for flag in ["--listen=0.0.0.0:8443", "--tls-dir=/etc/terrace/tls"] {
+        assert!(flags.contains(&json!(flag)), "{flag}: {flags:?}");
+    }
+    compare("policy-daemonset", &children);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use terrace_contract::tier::Tier;
 use terrace_decide::output::{Length, Lengths};
 use terrace_decide::retry::RetryBudget;
 use terrace_decide::score;
+use terrace_telemetry::Spans;
 
 use crate::clock::Clock;
 use crate::decisions::Decisions;
@@ -47,6 +48,8 @@ pub struct App {
     pub rates: Rates,
     /// Requests in flight.
     pub concurrency: Concurrency,
+    /// Where spans go; none: nowhere.
+    pub spans: Option<Spans>,
     /// What became of requests.
     pub ledger: Arc<Ledger>,
     /// The same for Prometheus.

@@ -9,13 +9,13 @@ use terrace_decide::Signals;
 use terrace_decide::affinity::Prefix;
 use terrace_privacy::Classified;
 use tokio::time::Instant;
-use tracing::Span;
 
 use crate::dispatch::body::{self, Call};
 use crate::dispatch::limits;
 use crate::fleet::InUse;
 use crate::sense::Ongoing;
 use crate::server::language::Language;
+use crate::trace::Trace;
 
 /// One request. It holds content and therefore shows nothing when printed: it cannot be.
 pub struct Job {
@@ -47,8 +47,8 @@ pub struct Job {
     pub started: Instant,
     /// Policies that it passed, this one last.
     pub via: String,
-    /// Its span.
-    pub span: Span,
+    /// Its trace.
+    pub trace: Trace,
 }
 
 impl Job {

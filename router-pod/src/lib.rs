@@ -9,8 +9,9 @@
 //! | [`dispatch`] | carries a plan out: cleared bodies only; attempts, deadlines, connections |
 //! | [`ledger`] | what became of it: counts, latencies, cost; makes the report |
 //!
-//! [`queue`] is where requests wait that find every tier full, [`job`] is a request on its way, [`record`] what became of it, [`refusal`] why it got no answer, [`decisions`] what
-//! was decided of the last ones. [`outside`] is what a router has from outside: sockets, time, randomness.
+//! [`queue`] is where requests wait that find every tier full, [`job`] is a request on its way, [`record`] what became of it,
+//! [`refusal`] why it got no answer, [`trace`] its spans, [`decisions`] what was decided of the last ones. [`outside`] is what a
+//! router has from outside: sockets, time, randomness.
 
 pub mod app;
 pub mod args;
@@ -30,3 +31,4 @@ pub mod refusal;
 pub mod run;
 pub mod sense;
 pub mod server;
+pub mod trace;

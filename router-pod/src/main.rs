@@ -29,7 +29,7 @@ async fn serve(args: Args) -> anyhow::Result<()> {
     }
     let telemetry = terrace_telemetry::init(Options::from_env("terrace-router"))?;
     let shutdown = shutdown::on_signal()?;
-    let running = run::start(args, shutdown, Some(telemetry.sampling())).await?;
+    let running = run::start(args, shutdown, telemetry.spans()).await?;
     running.ended().await;
     tracing::info!("the router has stopped");
     Ok(())

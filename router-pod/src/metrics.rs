@@ -8,7 +8,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use terrace_telemetry::Metrics;
-use terrace_telemetry::metrics::{seconds, short_seconds};
+use terrace_telemetry::metrics::{Traced, seconds, short_seconds, traced_seconds, traced_short_seconds};
 use terrace_telemetry::names::metric;
 
 /// A tier of the snapshot, by name.
@@ -63,7 +63,7 @@ pub struct TokenLabels {
     pub kind: &'static str,
 }
 
-type Histograms = Family<TierLabel, Histogram, fn() -> Histogram>;
+type Histograms = Family<TierLabel, Traced, fn() -> Traced>;
 
 /// The router's metrics.
 #[derive(Debug, Clone)]
@@ -98,6 +98,8 @@ pub struct RouterMetrics {
     pub snapshots_refused: Counter,
     /// Seconds until the certificate ends.
     pub certificate_expiry: Gauge<f64, AtomicU64>,
+    /// Seconds until the certificate that clients see ends.
+    pub listener_certificate_expiry: Gauge<f64, AtomicU64>,
     /// Egress records that could not be written.
     pub ledger_failures: Counter,
 }
@@ -105,8 +107,8 @@ pub struct RouterMetrics {
 impl RouterMetrics {
     /// Registers them.
     pub fn register(metrics: &Metrics) -> Self {
-        let long: fn() -> Histogram = seconds;
-        let short: fn() -> Histogram = short_seconds;
+        let long: fn() -> Traced = traced_seconds;
+        let short: fn() -> Traced = traced_short_seconds;
         Self {
             requests: metrics.register(metric::REQUESTS, "Requests by tier, class and outcome", Family::default()),
             attempts: metrics.register("terrace_attempts", "Attempts by tier and outcome", Family::default()),
@@ -131,13 +133,17 @@ impl RouterMetrics {
                 "DNS, connect and TLS of a request",
                 Family::new_with_constructor(short),
             ),
-            deciding: metrics.register("terrace_deciding_seconds", "Time of sense and decide together", short()),
+            deciding: metrics.register(
+                "terrace_deciding_seconds",
+                "Time of sense and decide together",
+                short_seconds(),
+            ),
             in_flight: metrics.register("terrace_requests_in_flight", "Requests in flight", Gauge::default()),
             queued: metrics.register("terrace_queued_requests", "Requests that wait for room", Gauge::default()),
             queue_wait: metrics.register(
                 "terrace_queue_wait_seconds",
                 "Time that requests waited for room",
-                Family::new_with_constructor(long),
+                Family::new_with_constructor(seconds as fn() -> Histogram),
             ),
             hedges: metrics.register("terrace_hedges", "Second attempts by tier and outcome", Family::default()),
             snapshot_age: metrics.register(metric::SNAPSHOT_AGE, "Age of the snapshot in use", Gauge::default()),
@@ -145,6 +151,11 @@ impl RouterMetrics {
             certificate_expiry: metrics.register(
                 metric::CERTIFICATE_EXPIRY,
                 "Time until this router's certificate ends",
+                Gauge::default(),
+            ),
+            listener_certificate_expiry: metrics.register(
+                "terrace_listener_certificate_expiry_seconds",
+                "Time until the certificate that clients see ends",
                 Gauge::default(),
             ),
             ledger_failures: metrics.register(

@@ -31,14 +31,18 @@ impl Random {
         Self(Source::Seeded(Mutex::new(seed)))
     }
 
-    /// A number in `0..1`.
-    pub fn draw(&self) -> f64 {
-        let bits = match &self.0 {
+    /// 64 even bits, never for secrets.
+    pub fn word(&self) -> u64 {
+        match &self.0 {
             // A key that each thread makes once of the system's bytes and counts up: even, and without a system call.
             Source::System => RandomState::new().build_hasher().finish(),
             Source::Seeded(state) => next(state),
-        };
-        (bits >> 11) as f64 / (1u64 << 53) as f64
+        }
+    }
+
+    /// A number in `0..1`.
+    pub fn draw(&self) -> f64 {
+        (self.word() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// Fills with bytes that are fit for secrets.

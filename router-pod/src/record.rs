@@ -9,30 +9,33 @@ use serde_json::Value;
 use terrace_contract::explanation::{Became, Explanation};
 use terrace_contract::names::{OTHER, OTHER_FEATURE};
 use terrace_contract::policy::Budget;
-use terrace_contract::reason::{self, Reason};
+use terrace_contract::reason::Reason;
 use terrace_contract::report::Outcome;
 use terrace_contract::snapshot::Snapshot;
 use terrace_contract::tier::{Backend, Tier};
 use terrace_contract::trust::Class;
 use terrace_decide::Signals;
-use terrace_telemetry::traces;
+use terrace_telemetry::metrics::observe;
 use tokio::time::Instant;
-use tracing::Span;
 
 use crate::app::App;
-use crate::clock::{figure, micros};
+use crate::clock::micros;
 use crate::decisions::Decision;
 use crate::dispatch::rebuild::Tokens;
+use crate::fleet::place::Place;
 use crate::ledger::{Ended, Used};
 use crate::metrics::{RequestLabels, TierLabel, TokenLabels};
 use crate::refusal::Refusal;
 use crate::sense::chain;
+use crate::server::rate::Taken;
+use crate::trace::{Trace, Whole};
 
 /// What became of one request.
 pub struct Record {
     app: Arc<App>,
-    /// The request's span.
-    pub span: Span,
+    id: String,
+    /// The request's trace.
+    pub trace: Trace,
     started: Instant,
     feature: String,
     class: Class,
@@ -41,12 +44,20 @@ pub struct Record {
     forced: &'static str,
     budget: Option<(u64, u64)>,
     tier: Option<Arc<Tier>>,
+    /// The place of it, and whether it is nearer than was decided.
+    device: (String, bool),
+    /// The status that the client got.
+    status: Option<u16>,
+    /// `error.type` of its span.
+    error: Option<&'static str>,
     outcome: Outcome,
     reasons: Vec<Reason>,
     first_token_us: Option<u64>,
     transport_us: u64,
     used: Option<Used>,
     compute_us: u64,
+    /// Tokens that were taken of its key's minute.
+    pub taken: Option<Taken>,
     caller: String,
     decision: Option<Arc<Decision>>,
     /// The chain that it is a call of.
@@ -55,11 +66,12 @@ pub struct Record {
 
 impl Record {
     /// A request that just came.
-    pub fn new(app: Arc<App>, span: Span) -> Self {
+    pub fn new(app: Arc<App>, id: &str, trace: Trace) -> Self {
         app.metrics.in_flight.inc();
         Self {
             app,
-            span,
+            id: id.to_owned(),
+            trace,
             started: Instant::now(),
             feature: OTHER_FEATURE.to_owned(),
             class: Class::Public,
@@ -67,12 +79,16 @@ impl Record {
             forced: "",
             budget: None,
             tier: None,
+            device: (String::new(), false),
+            status: None,
+            error: None,
             outcome: Outcome::Cancelled,
             reasons: vec![Reason::ClientGone],
             first_token_us: None,
             transport_us: 0,
             used: None,
             compute_us: 0,
+            taken: None,
             caller: String::new(),
             decision: None,
             chain: None,
@@ -106,7 +122,6 @@ impl Record {
         self.prompt_tokens = signals.prompt_tokens;
         self.forced = forced.map_or("", Reason::code);
         self.budget = budget.map(|b| (b.first_token_us, b.total_us));
-        self.span.record("terrace.feature", signals.feature.as_str()).record("terrace.class", signals.class.as_str());
     }
 
     /// It is a call of this chain, and counted there: given back if nothing comes of it.
@@ -118,16 +133,21 @@ impl Record {
     pub fn refused(&mut self, refusal: &Refusal) {
         self.outcome = refusal.outcome();
         self.reasons.clone_from(&refusal.reasons);
-        self.span.record("error.type", refusal.code.as_str());
-        // A client's own mistake is no error of the server's span.
-        if refusal.code.status() >= 500 {
-            self.span.record("otel.status_code", "ERROR");
-        }
+        (self.status, self.error) = (Some(refusal.code.status()), Some(refusal.code.as_str()));
     }
 
     /// A tier began to answer.
-    pub fn answering(&mut self, tier: &Arc<Tier>, reasons: &[Reason], transport_us: u64, first_token: Instant) {
-        self.tier = Some(Arc::clone(tier));
+    pub fn answering(
+        &mut self,
+        place: &Place,
+        degraded: bool,
+        reasons: &[Reason],
+        transport_us: u64,
+        first_token: Instant,
+    ) {
+        self.tier = Some(Arc::clone(&place.tier));
+        self.device = (place.name().to_owned(), degraded);
+        self.status = Some(200);
         self.reasons = reasons.to_vec();
         self.transport_us = transport_us;
         if let Some(chain) = &self.chain {
@@ -162,7 +182,37 @@ impl Record {
     pub fn broke(&mut self, tokens: Tokens) {
         self.answered(Outcome::Failed, tokens);
         self.reasons.push(Reason::AttemptFailed);
-        self.span.record("error.type", "broken").record("otel.status_code", "ERROR");
+        self.error = Some("broken");
+    }
+
+    /// What it used goes to its key. An answer that the client left used at least what was taken for it; a request that
+    /// no tier took used nothing.
+    fn settle(&self) {
+        let Some(taken) = &self.taken else { return };
+        match (self.used, &self.tier) {
+            (Some(used), _) => self.app.rates.settle(taken, used.input + used.output),
+            (None, Some(_)) => {}
+            (None, None) => self.app.rates.settle(taken, 0),
+        }
+    }
+
+    /// Ends its trace; the trace's id if it is kept.
+    fn traced(&self) -> Option<String> {
+        let in_use = self.app.fleet.in_use();
+        let (device, degraded) = &self.device;
+        self.trace.end(&Whole {
+            id: &self.id,
+            policy: in_use.as_ref().map_or("", |used| &used.snapshot.policy.name),
+            feature: &self.feature,
+            class: self.class,
+            answered: self.tier.as_ref().map(|tier| (&**tier, device.as_str(), *degraded)),
+            reasons: &self.reasons,
+            outcome: self.outcome,
+            outcome_name: outcome_name(self.outcome),
+            status: self.status,
+            error: self.error,
+            used: self.used.map(|used| (used.input, used.output, used.cost_micros)),
+        })
     }
 
     /// The part of the time to the first token that its budget allowed, and whether all of it was met.
@@ -202,6 +252,7 @@ impl Drop for Record {
             transport_us: self.transport_us,
             met: self.met(total_us),
         });
+        self.settle();
         if let Some(decision) = &self.decision {
             decision.ended(Became {
                 outcome: self.outcome,
@@ -211,9 +262,7 @@ impl Drop for Record {
                 total_us,
             });
         }
-        self.span.record("terrace.reasons", reason::join(&self.reasons));
-        self.span.record("terrace.outcome", outcome_name(self.outcome));
-        traces::end_now(&self.span);
+        let trace = self.traced();
         let Some(used) = self.used else { return };
         let Some(uid) = self.tier.as_ref().map(|t| t.uid.as_str()) else { return };
         self.app.ledger.used(uid, used, self.app.clock.now_us());
@@ -222,17 +271,15 @@ impl Drop for Record {
             metrics.tokens.get_or_create(&TokenLabels { tier: tier.clone(), kind }).inc_by(n);
         }
         metrics.cost_micros.get_or_create(&label).inc_by(used.cost_micros);
-        metrics.transport.get_or_create(&label).observe(seconds(self.transport_us));
+        let trace = trace.as_deref();
+        observe(&metrics.transport.get_or_create(&label), seconds(self.transport_us), trace);
         if let Some(first) = self.first_token_us {
-            metrics.first_token.get_or_create(&label).observe(seconds(first));
+            observe(&metrics.first_token.get_or_create(&label), seconds(first), trace);
             if used.output > 1 {
                 let each = seconds(total_us.saturating_sub(first)) / (used.output - 1) as f64;
-                metrics.per_output_token.get_or_create(&label).observe(each);
+                observe(&metrics.per_output_token.get_or_create(&label), each, trace);
             }
         }
-        self.span.record("gen_ai.usage.input_tokens", figure(used.input));
-        self.span.record("gen_ai.usage.output_tokens", figure(used.output));
-        self.span.record("terrace.cost_micros", figure(used.cost_micros));
     }
 }
 

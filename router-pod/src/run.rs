@@ -11,7 +11,7 @@ use serde::Serialize;
 use terrace_identity::net::{Listen, Network};
 use terrace_identity::{Identities, IdentityStore};
 use terrace_telemetry::admin::BindError;
-use terrace_telemetry::{Health, Metrics, Sampling, admin, ports};
+use terrace_telemetry::{Health, Metrics, Spans, admin, ports};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -80,12 +80,12 @@ impl Running {
     }
 }
 
-/// Starts a router. It stops when `shutdown` is cancelled.
+/// Starts a router. It stops when `shutdown` is cancelled. Its traces go to `spans`.
 ///
 /// # Errors
 /// A sentence that names what cannot be used: a port, a certificate, a folder.
-pub async fn start(args: Args, shutdown: CancellationToken, sampling: Option<Sampling>) -> anyhow::Result<Running> {
-    start_in(Outside::default(), args, shutdown, sampling).await
+pub async fn start(args: Args, shutdown: CancellationToken, spans: Option<Spans>) -> anyhow::Result<Running> {
+    start_in(Outside::default(), args, shutdown, spans).await
 }
 
 /// The same with sockets, time and randomness of the caller's choice.
@@ -96,7 +96,7 @@ pub async fn start_in(
     outside: Outside,
     args: Args,
     shutdown: CancellationToken,
-    sampling: Option<Sampling>,
+    spans: Option<Spans>,
 ) -> anyhow::Result<Running> {
     let clients = bind(&outside, "--listen", args.listen).await?;
     let admin_listener = bind(&outside, "--admin-listen", args.admin_listen).await?;
@@ -106,20 +106,14 @@ pub async fn start_in(
     let Outside { clock, network, .. } = outside.clone();
     let metrics = Metrics::new();
     let router_metrics = Arc::new(RouterMetrics::register(&metrics));
-    let app = Arc::new(app(&args, &identities, &outside, &router_metrics).await?);
+    let app = Arc::new(app(&args, &identities, &outside, &router_metrics, spans).await?);
 
     let (background, stop) = (TaskTracker::new(), CancellationToken::new());
     background.spawn(store.follow(stop.clone()));
     background.spawn(poll::run(Arc::clone(&app.fleet), Arc::clone(&app.connector), clock, stop.clone()));
     background.spawn(dns::run(Arc::clone(&app.fleet), Arc::clone(&network), stop.clone()));
     background.spawn(keys::follow(args.api_keys_dir.clone(), Arc::clone(&app.keys), stop.clone()));
-    background.spawn(housekeeping(
-        Arc::clone(&app),
-        identities.clone(),
-        args.identity_dir.clone(),
-        sampling,
-        stop.clone(),
-    ));
+    background.spawn(housekeeping(Arc::clone(&app), identities.clone(), args.identity_dir.clone(), stop.clone()));
     follow_snapshots(&args, &app, &identities, &network, &background, &stop);
 
     let health = health(&app, &identities, &shutdown);
@@ -131,9 +125,10 @@ pub async fn start_in(
     let clients = match &args.tls_dir {
         None => tokio::spawn(terrace_identity::serve_plain(clients, routes, shutdown.clone(), grace)),
         Some(dir) => {
-            let certificate = Arc::new(ArcSwap::from(tls::read(dir)?));
-            background.spawn(tls::follow(dir.clone(), Arc::clone(&certificate), stop.clone()));
-            let newest = move || certificate.load_full();
+            let certificate = Arc::new(ArcSwap::from_pointee(tls::read(dir)?));
+            let metrics = Arc::clone(&app.metrics);
+            background.spawn(tls::follow(dir.clone(), Arc::clone(&certificate), metrics, stop.clone()));
+            let newest = move || Arc::clone(&certificate.load().config);
             tokio::spawn(terrace_identity::serve_tls(clients, newest, routes, shutdown.clone(), grace))
         }
     };
@@ -157,6 +152,7 @@ async fn app(
     identities: &Identities,
     outside: &Outside,
     metrics: &Arc<RouterMetrics>,
+    spans: Option<Spans>,
 ) -> anyhow::Result<App> {
     let Outside { network, clock, random } = outside.clone();
     let credentials = Arc::new(Credentials::new(&args.credentials_dir));
@@ -179,9 +175,10 @@ async fn app(
             denied,
         )),
         credentials,
-        keys: Arc::new(ArcSwap::from_pointee(Keys::read(&args.api_keys_dir).unwrap_or_default())),
+        keys: Arc::new(ArcSwap::from_pointee(Keys::read(&args.api_keys_dir).map(|(keys, _)| keys).unwrap_or_default())),
         rates: server::rate::Rates::default(),
         concurrency: server::rate::Concurrency::default(),
+        spans,
         ledger: Arc::new(Ledger::default()),
         metrics: Arc::clone(metrics),
         egress,
@@ -267,13 +264,7 @@ fn common_secret(identity_dir: &Path) -> anyhow::Result<Vec<u8>> {
     std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-async fn housekeeping(
-    app: Arc<App>,
-    identities: Identities,
-    identity_dir: PathBuf,
-    sampling: Option<Sampling>,
-    shutdown: CancellationToken,
-) {
+async fn housekeeping(app: Arc<App>, identities: Identities, identity_dir: PathBuf, shutdown: CancellationToken) {
     let mut tick = tokio::time::interval(HOUSEKEEPING);
     loop {
         tokio::select! {
@@ -289,9 +280,6 @@ async fn housekeeping(
         let Some(used) = app.fleet.in_use() else { continue };
         let age = app.fleet.policy_age_us(&used.snapshot, app.clock.now_us());
         app.metrics.snapshot_age.set(age as f64 / 1e6);
-        if let Some(sampling) = &sampling {
-            sampling.set_percent(used.snapshot.policy.trace_sample_percent);
-        }
         app.connector.keep_only(|uid, generation| {
             used.tiers.iter().any(|tier| tier.uid == uid && tier.generation == generation)
         });

@@ -10,17 +10,19 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use http::{HeaderMap, HeaderName, HeaderValue};
-use terrace_contract::headers;
 
+use crate::caller::Caller;
 use crate::out;
 
 /// Options of `terrace explain`.
 #[derive(Debug, Clone, Args)]
 pub struct Explain {
-    /// The request, as it would be sent to /v1/chat/completions or /v1/completions: a file, or `-` for the standard input.
-    /// It is not sent to a model.
+    /// The request, as it would be sent to /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/responses or
+    /// /v1/messages: a file, or `-` for the standard input. It is not sent to a model.
     pub request: Option<PathBuf>,
+    /// Which of these it is; by default what its members look like.
+    #[arg(long, value_enum, conflicts_with = "request_id")]
+    pub api: Option<Api>,
     /// Decide from these manifests, without a router: a file, or a folder of YAML files. May be given more than once.
     #[arg(short = 'f', long = "filename", conflicts_with_all = ["url", "request_id"])]
     pub files: Vec<PathBuf>,
@@ -33,27 +35,39 @@ pub struct Explain {
     /// What was decided of the request with this id (`x-terrace-request-id`), which the same key made.
     #[arg(long, conflicts_with = "request")]
     pub request_id: Option<String>,
-    /// Base URL of the router, with or without /v1 [default: the running `terrace up`, the latest of several]
-    #[arg(long, env = "TERRACE_URL")]
-    pub url: Option<String>,
-    /// API key, if the policy wants one.
-    #[arg(long, env = "TERRACE_API_KEY", hide_env_values = true)]
-    pub api_key: Option<String>,
-    /// Feature, which selects a LatencyBudget.
-    #[arg(long)]
-    pub feature: Option<String>,
-    /// Class: Public, Internal, Confidential or Restricted.
-    #[arg(long)]
-    pub class: Option<String>,
-    /// Preference: privacy, latency, cost or quality.
-    #[arg(long)]
-    pub prefer: Option<String>,
-    /// Session that the request belongs to.
-    #[arg(long)]
-    pub session: Option<String>,
+    /// Who asks, and which router.
+    #[command(flatten)]
+    pub caller: Caller,
     /// What to print.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     pub output: Output,
+}
+
+/// An API that clients speak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Api {
+    /// OpenAI's /v1/chat/completions
+    Chat,
+    /// OpenAI's /v1/completions
+    Completions,
+    /// OpenAI's /v1/embeddings
+    Embeddings,
+    /// OpenAI's /v1/responses
+    Responses,
+    /// Anthropic's /v1/messages
+    Messages,
+}
+
+impl From<Api> for terrace_router::server::language::Api {
+    fn from(api: Api) -> Self {
+        match api {
+            Api::Chat => Self::Chat,
+            Api::Completions => Self::Completion,
+            Api::Embeddings => Self::Embedding,
+            Api::Responses => Self::Responses,
+            Api::Messages => Self::Messages,
+        }
+    }
 }
 
 /// What to print.
@@ -96,23 +110,4 @@ fn body(file: Option<&Path>) -> Result<Vec<u8>> {
             Ok(bytes)
         }
     }
-}
-
-/// The headers that the options stand for.
-fn given(explain: &Explain) -> Result<HeaderMap> {
-    let mut given = HeaderMap::new();
-    let options = [
-        ("--feature", headers::FEATURE, &explain.feature),
-        ("--class", headers::CLASS, &explain.class),
-        ("--prefer", headers::PREFER, &explain.prefer),
-        ("--session", headers::SESSION, &explain.session),
-    ];
-    for (option, name, value) in options {
-        if let Some(value) = value {
-            let value =
-                HeaderValue::from_str(value).with_context(|| format!("{option}: write visible ASCII characters"))?;
-            given.insert(HeaderName::from_static(name), value);
-        }
-    }
-    Ok(given)
 }

@@ -24,7 +24,7 @@ use terrace_router::server::admit::Caller;
 use terrace_router::server::{ask, explain};
 use terrace_simulate::world::{Places, World};
 
-use super::{Explain, given};
+use super::Explain;
 use crate::simulate::read;
 use crate::up::fleet::agents_of;
 use crate::up::manifests::{self, Manifests};
@@ -48,15 +48,17 @@ pub fn explain(options: &Explain, body: &[u8]) -> Result<Explanation> {
         let (status, code) = (refusal.code.status(), refusal.code.as_str());
         anyhow::anyhow!("a router would answer {status}: {} ({code})", refusal.message)
     };
-    let asked = ask::parsed(body).and_then(explain::asked).map_err(refused)?;
+    let asked =
+        ask::parsed(body).and_then(|tree| explain::asked(tree, options.api.map(Into::into))).map_err(refused)?;
     ask::model(&snapshot, &caller, &asked).map_err(refused)?;
     let known = Known {
         session: None,
         length: &|_, prompt_tokens, most| Lengths::next(None, prompt_tokens, most),
-        hop: &|budget| options.session.as_ref().and_then(|_| Hop::first(budget)),
+        hop: &|budget| options.caller.session.as_ref().and_then(|_| Hop::first(budget)),
         elapsed_us: 0,
     };
-    let (_, signals, _) = sense::look(&snapshot, &rules, &given(options)?, &asked, &caller, &known).map_err(refused)?;
+    let (_, signals, _) =
+        sense::look(&snapshot, &rules, &options.caller.labels()?, &asked, &caller, &known).map_err(refused)?;
     let view = view(&manifests, &snapshot)?;
     let plan = decide(&signals, &view, &snapshot.policy, 0.0);
     let explained = explained(&signals, &view, &snapshot.policy, &plan);

@@ -10,7 +10,7 @@ use serde_json::Value;
 use terrace_contract::check_version;
 use terrace_contract::explanation::Explanation;
 
-use super::{Explain, given};
+use super::Explain;
 use crate::http as client;
 use crate::up::state::State;
 
@@ -24,8 +24,10 @@ const MOST: usize = 16 << 20;
 /// # Errors
 /// It does not answer, or refuses the request.
 pub async fn ask(explain: &Explain, body: Vec<u8>) -> Result<Explanation> {
-    let request = Request::post(format!("{}/v1/explain", base(explain)?)).header("content-type", "application/json");
-    send(explain, request, given(explain)?, body.into()).await
+    let api = explain.api.map(|api| format!("?api={}", terrace_router::server::language::Api::from(api).name()));
+    let url = format!("{}/v1/explain{}", base(explain)?, api.unwrap_or_default());
+    let request = Request::post(url).header("content-type", "application/json");
+    send(explain, request, explain.caller.labels()?, body.into()).await
 }
 
 /// What it decided of the request with this id.
@@ -41,21 +43,16 @@ pub async fn find(explain: &Explain, id: &str) -> Result<Explanation> {
 }
 
 fn base(explain: &Explain) -> Result<String> {
-    client::base(explain.url.as_deref(), State::read().as_ref())
+    explain.caller.base(State::read().as_ref())
 }
 
 async fn send(
     explain: &Explain,
-    mut request: http::request::Builder,
+    request: http::request::Builder,
     given: HeaderMap,
     body: Bytes,
 ) -> Result<Explanation> {
-    for (name, value) in &given {
-        request = request.header(name, value);
-    }
-    if let Some(key) = &explain.api_key {
-        request = request.header("authorization", format!("Bearer {key}"));
-    }
+    let request = explain.caller.sends(request, &given);
     let request = request.body(Full::from(body)).context("--url or --api-key cannot be used as it is written")?;
     let url = request.uri().clone();
     let answered = async {

@@ -44,6 +44,25 @@ fn the_class_decides_how_far_a_request_may_go() {
 }
 
 #[test]
+fn responses_and_messages_are_explained_as_well() {
+    let items = json!({"model": "auto", "input": [{"role": "user", "content": "about ACME-1234"}]}).to_string();
+    assert_eq!(json_of(&[], &items)["signals"]["class"], "Restricted");
+    let message =
+        json!({"model": "auto", "max_tokens": 9, "messages": [{"role": "user", "content": "about ACME-1234"}]});
+    let explained = json_of(&["--api", "messages"], &message.to_string());
+    assert_eq!(explained["signals"]["class"], "Restricted");
+    // The same words mean another thing to another API.
+    let text = json!({"model": "auto", "input": "hi"}).to_string();
+    let arguments = with(&["--api", "responses"]);
+    assert!(explained_by(&arguments, &text).contains("plan, edge suits it best"));
+    assert_eq!(json_of(&["--api", "embeddings"], &text)["signals"]["needs"], json!(["Embeddings"]));
+}
+
+fn explained_by(arguments: &[String], input: &str) -> String {
+    explained(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), input)
+}
+
+#[test]
 fn what_a_request_asks_for_rules_tiers_out_or_is_refused() {
     let tools = json!({"model": "auto", "messages": [{"role": "user", "content": "hi"}], "tools": [{"type": "function",
         "function": {"name": "find", "parameters": {"type": "object"}}}], "response_format": {"type": "json_schema",

@@ -105,6 +105,11 @@ fn a_router_explains_what_it_would_do_and_what_it_did() {
     assert_eq!(would["refusal"]["code"], "permitted_tiers_unavailable");
     assert!(would["atUs"].as_u64().unwrap() > 0);
 
+    let message = r#"{"model": "auto", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}"#;
+    let arguments = [&with[..], &["--api", "messages", "-o", "json"]].concat();
+    let would: Value = serde_json::from_str(&explained(&arguments, message)).unwrap();
+    assert_eq!(would["signals"]["maxOutputTokens"], 9, "{would}");
+
     let answer = send(router.listen, "POST", "/v1/chat/completions", "sk-ci", &question("canary"));
     let id = answer.lines().find_map(|line| line.strip_prefix("x-terrace-request-id: ")).unwrap();
     let was = explained(&[&with[..], &["--request-id", id]].concat(), "");

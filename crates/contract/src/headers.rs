@@ -38,6 +38,8 @@ pub const CACHE_DOMAIN: &str = "x-terrace-cache-domain";
 pub const VIA: &str = "x-terrace-via";
 /// Agent to router: the load line ([`crate::load::Load`]).
 pub const LOAD: &str = "endpoint-load-metrics";
+/// Gateway to agent: `TEXT` or `JSON`, the form of the load line.
+pub const LOAD_FORMAT: &str = "endpoint-load-metrics-format";
 /// With a 429: when to come back, milliseconds.
 pub const RETRY_AFTER_MS: &str = "retry-after-ms";
 /// `false` on fail-closed answers: OpenAI's SDKs heed it.

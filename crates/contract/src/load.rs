@@ -45,6 +45,37 @@ impl Load {
         self.running >= self.slots && self.queued >= self.queue_limit
     }
 
+    /// The part of the KV cache that running sequences hold, 0 to 1.
+    pub fn kv_usage(&self) -> f64 {
+        if self.total_kv_blocks == 0 {
+            return 0.0;
+        }
+        1.0 - self.free_kv_blocks.min(self.total_kv_blocks) as f64 / self.total_kv_blocks as f64
+    }
+
+    /// The header's value for whoever is no router of Terrace, by the names that vLLM has in it: in ORCA's JSON or text
+    /// form.
+    pub fn to_gateway_header(&self, text: bool) -> String {
+        let (utilization, usage) = (self.utilization(), self.kv_usage());
+        let (waiting, running) = (self.queued, self.running);
+        if text {
+            return format!(
+                "TEXT application_utilization={utilization:?}, named_metrics.kv_cache_usage_perc={usage:?}, \
+                 named_metrics.num_requests_waiting={waiting}, named_metrics.num_requests_running={running}"
+            );
+        }
+        let named = [
+            ("kv_cache_usage_perc", usage),
+            ("num_requests_waiting", waiting.into()),
+            ("num_requests_running", running.into()),
+        ];
+        orca(utilization, &named)
+    }
+
+    fn utilization(&self) -> f64 {
+        f64::from(self.running + self.queued) / f64::from(self.slots.max(1))
+    }
+
     /// The header's value: `JSON {...}`.
     pub fn to_header(&self) -> String {
         let named = [
@@ -59,11 +90,7 @@ impl Load {
             ("step_base_us", self.step_base_us),
             ("step_per_sequence_us", self.step_per_sequence_us),
         ];
-        let orca = Orca {
-            application_utilization: f64::from(self.running + self.queued) / f64::from(self.slots.max(1)),
-            named_metrics: named.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
-        };
-        format!("JSON {}", serde_json::to_string(&orca).unwrap_or_default())
+        orca(self.utilization(), &named)
     }
 
     /// Reads a header's value; none if it is not ORCA's JSON form.
@@ -85,6 +112,11 @@ impl Load {
     }
 }
 
+fn orca(application_utilization: f64, named: &[(&str, f64)]) -> String {
+    let named_metrics = named.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+    format!("JSON {}", serde_json::to_string(&Orca { application_utilization, named_metrics }).unwrap_or_default())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,5 +132,22 @@ mod tests {
         for value in ["", "TEXT cpu_utilization=0.3", "JSON", "JSON {}", "JSON {\"named_metrics\":{\"running\":-1}}"] {
             assert_eq!(Load::from_header(value), None, "{value}");
         }
+    }
+
+    #[test]
+    fn a_gateway_reads_vllms_names_in_either_form() {
+        let load =
+            Load { running: 2, queued: 1, slots: 4, free_kv_blocks: 32, total_kv_blocks: 128, ..Load::default() };
+        let json = load.to_gateway_header(false);
+        let orca: serde_json::Value = serde_json::from_str(json.strip_prefix("JSON ").unwrap()).unwrap();
+        let named =
+            serde_json::json!({"kv_cache_usage_perc": 0.75, "num_requests_waiting": 1.0, "num_requests_running": 2.0});
+        assert_eq!(orca, serde_json::json!({"application_utilization": 0.75, "named_metrics": named}));
+        assert_eq!(
+            load.to_gateway_header(true),
+            "TEXT application_utilization=0.75, named_metrics.kv_cache_usage_perc=0.75, \
+             named_metrics.num_requests_waiting=1, named_metrics.num_requests_running=2"
+        );
+        assert_eq!(Load::default().kv_usage(), 0.0);
     }
 }

@@ -100,7 +100,7 @@ pub enum Access {
 }
 
 /// What one caller's key may do.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct KeyRule {
@@ -108,6 +108,8 @@ pub struct KeyRule {
     pub name: String,
     /// Requests a minute over all replicas; none: no limit.
     pub requests_per_minute: Option<u32>,
+    /// Tokens a minute over all replicas, of prompts and answers together; none: no limit.
+    pub tokens_per_minute: Option<u32>,
     /// Model names that this key may ask for; empty: all.
     pub models: Vec<String>,
     /// Whether this caller's label may go below the policy's floor (never below the detector).

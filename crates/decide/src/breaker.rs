@@ -2,6 +2,9 @@
 //!
 //! It opens on failures and on slowness alike, lets one probe through when the pause is over, and doubles the pause
 //! each time the probe fails. A client's own mistake (4xx) is no event here, and a health check resets nothing.
+//!
+//! Each attempt is let through in a turn, and only those of the present one are heard: what was under way when it opened
+//! says nothing of now, however late it comes back, and does not pass for the probe.
 
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +49,10 @@ impl Event {
     }
 }
 
+/// When an attempt was let through: before it opened, as the probe, or after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Turn(u64);
+
 /// The breaker of one device or endpoint. A plain value: its owner keeps it behind its own lock.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Breaker {
@@ -55,6 +62,8 @@ pub struct Breaker {
     open: Option<(u64, u64)>,
     /// The probe that is under way, since when.
     probe: Option<u64>,
+    /// Begins anew when it opens and with each probe.
+    turn: u64,
 }
 
 impl Breaker {
@@ -68,32 +77,37 @@ impl Breaker {
         }
     }
 
-    /// Asks to send one attempt at `now_us`. In the half-open state the first to ask becomes the probe.
-    pub fn admit(&mut self, now_us: u64) -> bool {
+    /// Asks to send one attempt at `now_us`; none: not now. In the half-open state the first to ask becomes the probe.
+    pub fn admit(&mut self, now_us: u64) -> Option<Turn> {
         match self.state(now_us) {
-            BreakerState::Closed => true,
-            BreakerState::Open => false,
+            BreakerState::Closed => {}
+            BreakerState::Open => return None,
             BreakerState::HalfOpen => {
                 self.probe = Some(now_us);
-                true
+                self.turn += 1;
             }
         }
+        Some(Turn(self.turn))
     }
 
     /// Gives back a probe that ended without saying anything about the other side (client gone, 4xx, 429).
-    pub fn release(&mut self) {
-        self.probe = None;
+    pub fn release(&mut self, turn: Turn) {
+        if turn.0 == self.turn {
+            self.probe = None;
+        }
     }
 
-    /// Records how an attempt went.
-    pub fn record(&mut self, now_us: u64, event: Event) {
-        if let Some((until, pause)) = self.open {
-            // Attempts that were under way when it opened say nothing new; only the probe does.
-            if self.probe.take().is_some() || now_us >= until {
-                match event {
-                    Event::Ok | Event::Began => *self = Self::default(),
-                    Event::Slow | Event::Failed => self.pause(now_us, (pause * 2).min(LONGEST_PAUSE_US)),
-                }
+    /// Records how an attempt of this turn went.
+    pub fn record(&mut self, now_us: u64, turn: Turn, event: Event) {
+        if turn.0 != self.turn {
+            return;
+        }
+        if let Some((_, pause)) = self.open {
+            // Of the turn that began when it opened, only the probe was let through.
+            match event {
+                // The probe's own turn goes on: how it ends still counts.
+                Event::Ok | Event::Began => *self = Self { turn: self.turn, ..Self::default() },
+                Event::Slow | Event::Failed => self.pause(now_us, (pause * 2).min(LONGEST_PAUSE_US)),
             }
             return;
         }
@@ -109,7 +123,8 @@ impl Breaker {
     }
 
     fn pause(&mut self, now_us: u64, pause: u64) {
-        *self = Self { open: Some((now_us.saturating_add(pause), pause)), ..Self::default() };
+        let open = Some((now_us.saturating_add(pause), pause));
+        *self = Self { open, turn: self.turn + 1, ..Self::default() };
     }
 }
 
@@ -117,9 +132,19 @@ impl Breaker {
 mod tests {
     use super::*;
 
+    fn turn(breaker: &mut Breaker, now_us: u64) -> Turn {
+        breaker.admit(now_us).unwrap()
+    }
+
+    /// One attempt that goes like that.
+    fn one(breaker: &mut Breaker, now_us: u64, event: Event) {
+        let turn = turn(breaker, now_us);
+        breaker.record(now_us, turn, event);
+    }
+
     fn opened() -> Breaker {
         let mut breaker = Breaker::default();
-        (0..FAILURES).for_each(|_| breaker.record(0, Event::Failed));
+        (0..FAILURES).for_each(|_| one(&mut breaker, 0, Event::Failed));
         breaker
     }
 
@@ -127,10 +152,10 @@ mod tests {
     fn three_failures_in_a_row_open_it_and_two_do_not() {
         let mut breaker = Breaker::default();
         for event in [Event::Failed, Event::Failed, Event::Ok, Event::Failed, Event::Failed] {
-            breaker.record(0, event);
+            one(&mut breaker, 0, event);
         }
         assert_eq!(breaker.state(0), BreakerState::Closed);
-        breaker.record(0, Event::Failed);
+        one(&mut breaker, 0, Event::Failed);
         assert_eq!(breaker.state(0), BreakerState::Open);
         assert_eq!(breaker.state(FIRST_PAUSE_US), BreakerState::HalfOpen);
     }
@@ -138,49 +163,80 @@ mod tests {
     #[test]
     fn what_begins_well_and_breaks_each_time_opens_it() {
         let mut breaker = Breaker::default();
-        for _ in 0..FAILURES {
-            assert_eq!(breaker.state(0), BreakerState::Closed);
-            breaker.record(0, Event::Began);
-            breaker.record(0, Event::Failed);
-        }
+        let begins_and_breaks = |breaker: &mut Breaker, now| {
+            let turn = turn(breaker, now);
+            breaker.record(now, turn, Event::Began);
+            assert_eq!(breaker.state(now), BreakerState::Closed, "a probe need not end to let others through");
+            breaker.record(now, turn, Event::Failed);
+        };
+        (0..FAILURES).for_each(|_| begins_and_breaks(&mut breaker, 0));
         assert_eq!(breaker.state(0), BreakerState::Open);
-        assert!(breaker.admit(FIRST_PAUSE_US));
-        breaker.record(FIRST_PAUSE_US, Event::Began);
-        assert_eq!(breaker.state(FIRST_PAUSE_US), BreakerState::Closed, "a probe need not end to let others through");
+        (0..FAILURES).for_each(|_| begins_and_breaks(&mut breaker, FIRST_PAUSE_US));
+        assert_eq!(breaker.state(FIRST_PAUSE_US), BreakerState::Open, "how a probe ends counts as well");
     }
 
     #[test]
     fn slowness_opens_it_too() {
         let mut breaker = Breaker::default();
-        (0..SLOW).for_each(|_| breaker.record(0, Event::Slow));
+        (0..SLOW).for_each(|_| one(&mut breaker, 0, Event::Slow));
         assert_eq!(breaker.state(0), BreakerState::Open);
     }
 
     #[test]
     fn one_probe_at_a_time_and_its_answer_decides() {
         let mut breaker = opened();
-        assert!(breaker.admit(FIRST_PAUSE_US));
-        assert!(!breaker.admit(FIRST_PAUSE_US), "the probe holds the place");
-        breaker.record(FIRST_PAUSE_US, Event::Failed);
-        assert!(!breaker.admit(FIRST_PAUSE_US * 2), "the pause doubled");
-        assert!(breaker.admit(FIRST_PAUSE_US * 3));
-        breaker.record(FIRST_PAUSE_US * 3, Event::Ok);
+        let probe = turn(&mut breaker, FIRST_PAUSE_US);
+        assert_eq!(breaker.admit(FIRST_PAUSE_US), None, "the probe holds the place");
+        breaker.record(FIRST_PAUSE_US, probe, Event::Failed);
+        assert_eq!(breaker.admit(FIRST_PAUSE_US * 2), None, "the pause doubled");
+        one(&mut breaker, FIRST_PAUSE_US * 3, Event::Ok);
         assert_eq!(breaker.state(FIRST_PAUSE_US * 3), BreakerState::Closed);
     }
 
     #[test]
     fn a_probe_that_ends_without_news_frees_the_place_and_a_lost_one_does_in_time() {
         let mut breaker = opened();
-        assert!(breaker.admit(FIRST_PAUSE_US));
-        breaker.release();
-        assert!(breaker.admit(FIRST_PAUSE_US));
-        assert!(breaker.admit(FIRST_PAUSE_US + PROBE_US));
+        let probe = turn(&mut breaker, FIRST_PAUSE_US);
+        breaker.release(probe);
+        assert!(breaker.admit(FIRST_PAUSE_US).is_some());
+        assert!(breaker.admit(FIRST_PAUSE_US + PROBE_US).is_some());
     }
 
     #[test]
     fn late_failures_of_earlier_attempts_do_not_lengthen_the_pause() {
-        let mut breaker = opened();
-        (0..50).for_each(|_| breaker.record(10, Event::Failed));
+        let mut breaker = Breaker::default();
+        let earlier = turn(&mut breaker, 0);
+        (0..FAILURES).for_each(|_| breaker.record(0, earlier, Event::Failed));
+        (0..50).for_each(|_| breaker.record(10, earlier, Event::Failed));
         assert_eq!(breaker.state(FIRST_PAUSE_US), BreakerState::HalfOpen);
+    }
+
+    #[test]
+    fn an_earlier_attempt_that_comes_back_late_does_not_pass_for_the_probe() {
+        for late in [Event::Ok, Event::Began, Event::Failed, Event::Slow] {
+            let mut breaker = Breaker::default();
+            let earlier = turn(&mut breaker, 0);
+            (0..FAILURES).for_each(|_| one(&mut breaker, 0, Event::Failed));
+            breaker.record(FIRST_PAUSE_US, earlier, late);
+            assert_eq!(breaker.state(FIRST_PAUSE_US), BreakerState::HalfOpen, "{late:?} before the probe");
+            let probe = turn(&mut breaker, FIRST_PAUSE_US);
+            breaker.record(FIRST_PAUSE_US, earlier, late);
+            breaker.release(earlier);
+            assert_eq!(breaker.admit(FIRST_PAUSE_US), None, "{late:?}: the probe still holds the place");
+            breaker.record(FIRST_PAUSE_US, probe, Event::Ok);
+            (0..FAILURES).for_each(|_| breaker.record(FIRST_PAUSE_US, earlier, Event::Failed));
+            assert_eq!(breaker.state(FIRST_PAUSE_US), BreakerState::Closed, "nor does it open it again");
+        }
+    }
+
+    #[test]
+    fn a_lost_probe_that_comes_back_after_the_next_is_not_heard() {
+        let mut breaker = opened();
+        let lost = turn(&mut breaker, FIRST_PAUSE_US);
+        let next = turn(&mut breaker, FIRST_PAUSE_US + PROBE_US);
+        breaker.record(FIRST_PAUSE_US + PROBE_US, lost, Event::Ok);
+        assert_eq!(breaker.state(FIRST_PAUSE_US + PROBE_US), BreakerState::Open);
+        breaker.record(FIRST_PAUSE_US + PROBE_US, next, Event::Ok);
+        assert_eq!(breaker.state(FIRST_PAUSE_US + PROBE_US), BreakerState::Closed);
     }
 }

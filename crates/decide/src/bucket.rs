@@ -39,6 +39,11 @@ impl Bucket {
         self.level += u128::from(units) * u128::from(MINUTE_US);
     }
 
+    /// Gives back what was taken and turned out not to be used.
+    pub fn back(&mut self, units: u64) {
+        self.level = self.level.saturating_sub(u128::from(units) * u128::from(MINUTE_US));
+    }
+
     fn leak(&mut self, per_minute: u64, now_us: u64) {
         let elapsed = now_us.saturating_sub(self.at_us);
         self.level = self.level.saturating_sub(u128::from(elapsed) * u128::from(per_minute));
@@ -61,6 +66,19 @@ mod tests {
         assert_eq!(bucket.take(500, 100, MINUTE_US), Ok(()));
         assert!(bucket.take(1, 100, MINUTE_US).is_err());
         assert_eq!((bucket.left(100, MINUTE_US), bucket.left(100, 2 * MINUTE_US)), (0, 100));
+    }
+
+    #[test]
+    fn what_was_not_used_can_be_taken_again_and_what_was_used_beyond_is_owed() {
+        let mut bucket = Bucket::default();
+        assert_eq!(bucket.take(80, 100, MINUTE_US), Ok(()));
+        bucket.back(60);
+        assert_eq!(bucket.left(100, MINUTE_US), 80);
+        bucket.add(120);
+        assert_eq!(bucket.left(100, MINUTE_US), 0);
+        assert_eq!(bucket.take(10, 100, MINUTE_US), Err(30_000_000), "40 owed, 10 wanted: half a minute");
+        bucket.back(1_000);
+        assert_eq!(bucket.left(100, MINUTE_US), 100, "never more than a minute's worth");
     }
 
     #[test]

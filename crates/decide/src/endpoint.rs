@@ -10,6 +10,7 @@ use crate::breaker::{Breaker, Event};
 use crate::bucket::{Bucket, part};
 use crate::correction::Correction;
 use crate::fit::Fit;
+use crate::track::Ticket;
 use crate::view::EndpointView;
 
 /// The pause after a 429 that names none.
@@ -54,8 +55,8 @@ impl EndpointTrack {
         }
     }
 
-    /// Counts a request of so many tokens before it is sent; false: its breaker or a limit holds it back.
-    pub fn admit(&mut self, limits: &EndpointLimits, routers: u32, tokens: u64, now_us: u64) -> bool {
+    /// Counts a request of so many tokens before it is sent; none: its breaker or a limit holds it back.
+    pub fn admit(&mut self, limits: &EndpointLimits, routers: u32, tokens: u64, now_us: u64) -> Option<Ticket> {
         let full = limits.concurrency.is_some_and(|n| self.in_flight >= part(n, routers));
         let per_minute = |limit: Option<u32>| limit.map(|n| u64::from(part(n, routers)));
         let (requests, token_limit) = (per_minute(limits.requests_per_minute), per_minute(limits.tokens_per_minute));
@@ -63,10 +64,10 @@ impl EndpointTrack {
             || self.is_cooling(now_us)
             || requests.is_some_and(|n| self.requests.left(n, now_us) == 0)
             || token_limit.is_some_and(|n| self.tokens.left(n, now_us) < tokens.min(n))
-            || !self.breaker.admit(now_us)
         {
-            return false;
+            return None;
         }
+        let turn = self.breaker.admit(now_us)?;
         if let Some(n) = requests {
             let _ = self.requests.take(1, n, now_us);
         }
@@ -74,14 +75,14 @@ impl EndpointTrack {
             let _ = self.tokens.take(tokens, n, now_us);
         }
         self.in_flight += 1;
-        true
+        Some(Ticket::of(turn))
     }
 
     /// A request ended, on whatever way. `told` says whether [`EndpointTrack::record`] heard how it went.
-    pub fn release(&mut self, told: bool) {
+    pub fn release(&mut self, ticket: Ticket, told: bool) {
         self.in_flight = self.in_flight.saturating_sub(1);
         if !told {
-            self.breaker.release();
+            self.breaker.release(ticket.turn);
         }
     }
 
@@ -96,8 +97,8 @@ impl EndpointTrack {
     }
 
     /// How an attempt went, for the breaker.
-    pub fn record(&mut self, event: Event, now_us: u64) {
-        self.breaker.record(now_us, event);
+    pub fn record(&mut self, ticket: Ticket, event: Event, now_us: u64) {
+        self.breaker.record(now_us, ticket.turn, event);
         if event != Event::Failed {
             self.refused_until_us = 0;
         }
@@ -146,32 +147,32 @@ mod tests {
     fn limits_are_shared_by_replicas_and_a_place_is_given_back() {
         let mut endpoint = EndpointTrack::default();
         let limits = EndpointLimits { concurrency: Some(2), requests_per_minute: Some(4), tokens_per_minute: None };
-        assert!(endpoint.admit(&limits, 2, 10, 1));
-        assert!(!endpoint.admit(&limits, 2, 10, 1), "one of two replicas has one of two");
+        let first = endpoint.admit(&limits, 2, 10, 1).unwrap();
+        assert!(endpoint.admit(&limits, 2, 10, 1).is_none(), "one of two replicas has one of two");
         assert_eq!(endpoint.view(&limits, 2, true, 1).concurrency_left, Some(0));
-        endpoint.release(true);
-        assert!(endpoint.admit(&limits, 2, 10, 1));
-        endpoint.release(true);
+        endpoint.release(first, true);
+        let second = endpoint.admit(&limits, 2, 10, 1).unwrap();
+        endpoint.release(second, true);
         assert_eq!(endpoint.view(&limits, 2, true, 1).requests_left, Some(0));
-        assert!(!endpoint.admit(&limits, 2, 10, 1), "two of four a minute are used");
+        assert!(endpoint.admit(&limits, 2, 10, 1).is_none(), "two of four a minute are used");
     }
 
     #[test]
     fn tokens_count_what_an_answer_used_beyond_what_was_taken() {
         let mut endpoint = EndpointTrack::default();
         let limits = EndpointLimits { tokens_per_minute: Some(1_000), ..EndpointLimits::default() };
-        assert!(endpoint.admit(&limits, 1, 400, 60_000_000));
+        assert!(endpoint.admit(&limits, 1, 400, 60_000_000).is_some());
         endpoint.rest(500, 500, 1);
         assert_eq!(endpoint.view(&limits, 1, true, 60_000_000).tokens_left, Some(100));
-        assert!(!endpoint.admit(&limits, 1, 400, 60_000_000));
+        assert!(endpoint.admit(&limits, 1, 400, 60_000_000).is_none());
     }
 
     #[test]
     fn a_429_pauses_for_as_long_as_it_asks() {
         let (mut endpoint, none) = (EndpointTrack::default(), EndpointLimits::default());
         endpoint.cool(Some(5_000_000), 0);
-        assert!(endpoint.is_cooling(4_999_999) && !endpoint.admit(&none, 1, 1, 4_999_999));
-        assert!(endpoint.admit(&none, 1, 1, 5_000_000));
+        assert!(endpoint.is_cooling(4_999_999) && endpoint.admit(&none, 1, 1, 4_999_999).is_none());
+        assert!(endpoint.admit(&none, 1, 1, 5_000_000).is_some());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use terrace_contract::load::Load;
 
 use crate::affinity::{Held, Prefix};
-use crate::breaker::{Breaker, Event};
+use crate::breaker::{Breaker, Event, Turn};
 use crate::correction::{Correction, TAIL};
 use crate::signals::Signals;
 use crate::view::{DeviceFacts, DeviceView, Report};
@@ -101,39 +101,47 @@ impl Dispatch {
     }
 }
 
-/// A request that [`Track::admit`] counted; [`Track::release`] takes it back.
+/// A request that was counted at a device, or at an endpoint; `release` takes it back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ticket(u64);
+pub struct Ticket {
+    number: u64,
+    pub(crate) turn: Turn,
+}
+
+impl Ticket {
+    /// Of an endpoint, which numbers nothing.
+    pub(crate) fn of(turn: Turn) -> Self {
+        Self { number: 0, turn }
+    }
+}
 
 impl Track {
     /// Counts a request before it is sent; none: the breaker is open.
     pub fn admit(&mut self, request: Dispatch, now_us: u64) -> Option<Ticket> {
-        if !self.breaker.admit(now_us) {
-            return None;
-        }
+        let turn = self.breaker.admit(now_us)?;
         let (number, step_us) = (self.next, self.step_us());
         self.next += 1;
         self.in_flight.push_back(Sent { number, at_us: now_us, request, step_us, began_us: None, reported: false });
-        Some(Ticket(number))
+        Some(Ticket { number, turn })
     }
 
     /// A request ended, on whatever way. `told` says whether [`Track::record`] heard how it went.
     pub fn release(&mut self, ticket: Ticket, told: bool) {
-        self.in_flight.retain(|sent| sent.number != ticket.0);
+        self.in_flight.retain(|sent| sent.number != ticket.number);
         if !told {
-            self.breaker.release();
+            self.breaker.release(ticket.turn);
         }
     }
 
     /// How an attempt went, for the breaker.
-    pub fn record(&mut self, event: Event, now_us: u64) {
-        self.breaker.record(now_us, event);
+    pub fn record(&mut self, ticket: Ticket, event: Event, now_us: u64) {
+        self.breaker.record(now_us, ticket.turn, event);
     }
 
     /// A first token that was forecast and came.
     pub fn first_token(&mut self, ticket: Ticket, forecast_us: f64, actual_us: u64, now_us: u64) {
         self.correction = self.correction.observe(forecast_us, actual_us as f64, now_us);
-        if let Some(sent) = self.in_flight.iter_mut().find(|sent| sent.number == ticket.0) {
+        if let Some(sent) = self.in_flight.iter_mut().find(|sent| sent.number == ticket.number) {
             sent.began_us = Some(now_us);
             self.held.keep(&sent.request.prefix);
         }
@@ -146,7 +154,7 @@ impl Track {
 
     /// The rest of an answer came: so many tokens after the first, in this time.
     pub fn rest(&mut self, ticket: Ticket, tokens: u64, us: u64, now_us: u64) {
-        if let Some(sent) = self.in_flight.iter().find(|sent| sent.number == ticket.0) {
+        if let Some(sent) = self.in_flight.iter().find(|sent| sent.number == ticket.number) {
             self.pace = self.pace.observe(tokens as f64 * sent.step_us, us as f64, now_us);
         }
     }

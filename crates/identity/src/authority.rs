@@ -194,7 +194,7 @@ pub fn due(cert_pem: &str, now: SystemTime) -> bool {
 /// When the certificate of PEM `cert_pem` ends; none if it cannot be read.
 pub fn not_after(cert_pem: &str) -> Option<SystemTime> {
     let der = CertificateDer::from_pem_slice(cert_pem.as_bytes()).ok()?;
-    Some(crate::certificate::read(&der).ok()?.not_after)
+    crate::certificate::not_after(&der)
 }
 
 fn parameters(common_name: &str, now: SystemTime, lifetime: Duration) -> CertificateParams {

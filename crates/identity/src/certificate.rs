@@ -82,6 +82,12 @@ pub(crate) fn read(der: &CertificateDer<'_>) -> Result<Facts, CertificateError> 
     })
 }
 
+/// When a certificate ends, whoever's it is.
+pub(crate) fn not_after(der: &CertificateDer<'_>) -> Option<SystemTime> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    Some(instant(certificate.validity().not_after.timestamp()))
+}
+
 /// A caller's identity, if the certificate may call.
 pub(crate) fn caller(der: &CertificateDer<'_>) -> Result<Identity, CertificateError> {
     let facts = read(der)?;

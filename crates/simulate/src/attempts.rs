@@ -190,7 +190,7 @@ impl Simulation<'_> {
     /// An attempt broke: before its first token the next one is tried, after it the answer is lost.
     pub(crate) fn broke(&mut self, request: usize, attempt: u32) {
         let Some(mut current) = self.current(request, attempt) else { return };
-        self.routers[self.requests[request].router].failed(current.site, self.now_us);
+        self.routers[self.requests[request].router].failed(current.site, current.ticket, self.now_us);
         current.told = true;
         self.give_back(request, &current);
         if current.first_us.is_some() {
@@ -217,7 +217,7 @@ impl Simulation<'_> {
         if let Some(mut current) = self.progress[request].current {
             self.cancel(request, current.site);
             if current.first_us.is_none() {
-                self.routers[self.requests[request].router].failed(current.site, self.now_us);
+                self.routers[self.requests[request].router].failed(current.site, current.ticket, self.now_us);
                 current.told = true;
             }
             self.give_back(request, &current);

@@ -49,7 +49,7 @@ pub struct Current {
     /// Number of the attempt within the request, from 0.
     pub number: u32,
     /// What the router counted for it.
-    pub ticket: Option<Ticket>,
+    pub ticket: Ticket,
     /// When it was sent.
     pub sent_us: u64,
     /// What was forecast.

@@ -155,19 +155,12 @@ impl Router {
     }
 
     /// Counts a request that is about to be sent; none: it cannot be.
-    pub fn admit(&mut self, world: &World, site: Site, request: &Dispatch, now_us: u64) -> Option<Option<Ticket>> {
-        let ticket = match site.device {
-            Some(_) => Some(self.device(site)?.admit(request.clone(), now_us)?),
-            None => {
-                let limits = limits(&world.rungs.get(site.rung)?.tier.backend);
-                let tokens = request.prompt_tokens.into();
-                if !self.endpoint(site)?.admit(&limits, world.routers, tokens, now_us) {
-                    return None;
-                }
-                None
-            }
-        };
-        Some(ticket)
+    pub fn admit(&mut self, world: &World, site: Site, request: &Dispatch, now_us: u64) -> Option<Ticket> {
+        if site.device.is_some() {
+            return self.device(site)?.admit(request.clone(), now_us);
+        }
+        let limits = limits(&world.rungs.get(site.rung)?.tier.backend);
+        self.endpoint(site)?.admit(&limits, world.routers, request.prompt_tokens.into(), now_us)
     }
 
     /// A request was decided for a rung.
@@ -178,49 +171,42 @@ impl Router {
     }
 
     /// Takes the count of an attempt back.
-    pub fn release(&mut self, site: Site, ticket: Option<Ticket>, told: bool) {
-        match ticket {
-            Some(ticket) => {
-                if let Some(track) = self.device(site) {
-                    track.release(ticket, told);
-                }
-            }
-            None => {
-                if let Some(endpoint) = self.endpoint(site) {
-                    endpoint.release(told);
-                }
-            }
+    pub fn release(&mut self, site: Site, ticket: Ticket, told: bool) {
+        if let Some(track) = self.device(site) {
+            track.release(ticket, told);
+        } else if let Some(endpoint) = self.endpoint(site) {
+            endpoint.release(ticket, told);
         }
     }
 
     /// An attempt failed by the other side's fault.
-    pub fn failed(&mut self, site: Site, now_us: u64) {
+    pub fn failed(&mut self, site: Site, ticket: Ticket, now_us: u64) {
         if let Some(track) = self.device(site) {
-            track.record(Event::Failed, now_us);
+            track.record(ticket, Event::Failed, now_us);
         } else if let Some(endpoint) = self.endpoint(site) {
-            endpoint.record(Event::Failed, now_us);
+            endpoint.record(ticket, Event::Failed, now_us);
         }
     }
 
     /// A first token came.
     pub fn first_token(&mut self, current: &Current, prompt_tokens: u32, now_us: u64) {
-        let (site, forecast_us) = (current.site, current.forecast.first_token_us);
+        let (site, ticket, forecast_us) = (current.site, current.ticket, current.forecast.first_token_us);
         let actual_us = now_us - current.sent_us;
         let event = Event::of(forecast_us, actual_us);
-        if let (Some(ticket), Some(track)) = (current.ticket, self.device(site)) {
+        if let Some(track) = self.device(site) {
             track.first_token(ticket, forecast_us, actual_us, now_us);
-            track.record(event, now_us);
+            track.record(ticket, event, now_us);
         } else if let Some(endpoint) = self.endpoint(site) {
             endpoint.first_token(u64::from(prompt_tokens), forecast_us, actual_us, now_us);
-            endpoint.record(event, now_us);
+            endpoint.record(ticket, event, now_us);
         }
     }
 
     /// The rest of an answer came.
     pub fn rest(&mut self, current: &Current, output_tokens: u32, actual_us: u64, now_us: u64) {
         let tokens = u64::from(output_tokens);
-        if let (Some(ticket), Some(track)) = (current.ticket, self.device(current.site)) {
-            track.rest(ticket, tokens.saturating_sub(1), actual_us, now_us);
+        if let Some(track) = self.device(current.site) {
+            track.rest(current.ticket, tokens.saturating_sub(1), actual_us, now_us);
         } else if let Some(endpoint) = self.endpoint(current.site) {
             endpoint.rest(tokens, tokens, actual_us);
         }

@@ -7,7 +7,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::response::IntoResponse;
 use axum::routing::get;
-use http::{StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -101,12 +101,20 @@ pub fn router(health: Health, metrics: Metrics) -> Router {
         )
         .route(
             "/metrics",
-            get(|State((_, metrics)): State<(Health, Metrics)>| async move {
-                let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-                ([(header::CONTENT_TYPE, kind)], metrics.text())
-            }),
+            get(|State((_, metrics)): State<(Health, Metrics)>, given: HeaderMap| async move { exposed(&metrics, &given) }),
         )
         .with_state((health, metrics))
+}
+
+/// Metrics in the format that is asked for: OpenMetrics, with exemplars, for whoever accepts it; else Prometheus text.
+pub fn exposed(metrics: &Metrics, given: &HeaderMap) -> impl IntoResponse + use<> {
+    let accepts = given.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let (kind, text) = if accepts.into_iter().any(|kinds| kinds.contains("application/openmetrics-text")) {
+        ("application/openmetrics-text; version=1.0.0; charset=utf-8", metrics.text())
+    } else {
+        ("text/plain; version=0.0.4; charset=utf-8", metrics.plain_text())
+    };
+    ([(header::CONTENT_TYPE, kind)], text)
 }
 
 fn verdict(failed: Option<String>) -> impl IntoResponse {

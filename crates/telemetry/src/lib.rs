@@ -8,6 +8,7 @@ pub mod metrics;
 pub mod names;
 pub mod ports;
 pub mod shutdown;
+pub mod spans;
 pub mod time;
 pub mod traces;
 
@@ -26,6 +27,7 @@ pub use admin::{Gate, Health};
 pub use metrics::Metrics;
 pub use redacted::Redacted;
 pub use sampling::Sampling;
+pub use spans::Spans;
 
 /// What a program tells this crate at its start.
 #[derive(Debug, Clone)]
@@ -84,13 +86,13 @@ pub enum InitError {
 #[must_use = "spans are sent when this is dropped"]
 pub struct Guard {
     provider: Option<opentelemetry_sdk::trace::SdkTracerProvider>,
-    sampling: Sampling,
+    spans: Option<Spans>,
 }
 
 impl Guard {
-    /// The share of traces that is kept: changeable while the program runs.
-    pub fn sampling(&self) -> Sampling {
-        self.sampling.clone()
+    /// Where spans go that are made once they have ended; none: traces go nowhere.
+    pub fn spans(&self) -> Option<Spans> {
+        self.spans.clone()
     }
 }
 
@@ -108,9 +110,8 @@ impl Drop for Guard {
 /// # Errors
 /// A filter, an address or a file that cannot be used, by name.
 pub fn init(options: Options) -> Result<Guard, InitError> {
-    let sampling = Sampling::percent(options.sample_percent);
-    let provider = traces::provider(&options, sampling.clone())?;
-    let spans = provider.as_ref().map(|provider| traces::layer(provider, options.service).boxed());
-    tracing_subscriber::registry().with(logs::layer()?).with(spans).try_init()?;
-    Ok(Guard { provider, sampling })
+    let (provider, spans) = traces::provider(&options)?.unzip();
+    let layer = provider.as_ref().map(|provider| traces::layer(provider, options.service).boxed());
+    tracing_subscriber::registry().with(logs::layer()?).with(layer).try_init()?;
+    Ok(Guard { provider, spans })
 }

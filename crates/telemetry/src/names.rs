@@ -46,6 +46,8 @@ pub mod attribute {
     pub const DEVICE: &str = "terrace.device";
     pub const BOUNDARY: &str = "terrace.boundary";
     pub const REASONS: &str = "terrace.reasons";
+    pub const RULED_OUT: &str = "terrace.ruled_out";
+    pub const SCORES: &str = "terrace.scores";
     pub const DEGRADED: &str = "terrace.degraded";
     pub const COST_MICROS: &str = "terrace.cost_micros";
     pub const ATTEMPT: &str = "terrace.attempt";
@@ -54,9 +56,11 @@ pub mod attribute {
     pub const TLS_US: &str = "terrace.tls_us";
     pub const TTFB_US: &str = "terrace.ttfb_us";
     pub const QUEUE_US: &str = "terrace.queue_us";
+    /// Which call of its chain a request is, from 1.
+    pub const HOP: &str = "terrace.hop";
     pub const TOKENS: &str = "terrace.tokens";
     pub const CACHED_TOKENS: &str = "terrace.cached_tokens";
-    pub const BATCH_MEAN: &str = "terrace.batch_mean";
+    pub const BATCH_SIZE: &str = "terrace.batch_size";
     pub const TOKENS_PER_SECOND: &str = "terrace.tokens_per_second";
     pub const CHILDREN_APPLIED: &str = "terrace.children_applied";
     pub const OUTCOME: &str = "terrace.outcome";

@@ -1,25 +1,23 @@
-//! Which traces are kept. The share is an atomic, since a policy changes it while the router runs.
-
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+//! Which of the traces that begin here are kept. A caller's decision goes before.
 
 use opentelemetry::trace::{Link, SpanKind, TraceId};
 use opentelemetry::{Context, KeyValue};
-use opentelemetry_sdk::trace::{Sampler, SamplingResult, ShouldSample};
+use opentelemetry_sdk::trace::{Sampler, SamplingDecision, SamplingResult, ShouldSample};
 
-/// The share of traces that is kept, seen by all clones.
-#[derive(Debug, Clone)]
-pub struct Sampling(Arc<AtomicU8>);
+/// The share of traces that is kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Sampling(u8);
 
 impl Sampling {
     /// Keeps this share.
     pub fn percent(percent: u8) -> Self {
-        Self(Arc::new(AtomicU8::new(percent.min(100))))
+        Self(percent.min(100))
     }
 
-    /// Changes the share for traces that begin from now on.
-    pub fn set_percent(&self, percent: u8) {
-        self.0.store(percent.min(100), Ordering::Relaxed);
+    /// Whether a trace that begins here is kept: the same for the same id.
+    pub fn keeps(self, trace: impl Into<TraceId>) -> bool {
+        let sampled = self.should_sample(None, trace.into(), "", &SpanKind::Server, &[], &[]);
+        sampled.decision == SamplingDecision::RecordAndSample
     }
 }
 
@@ -33,7 +31,7 @@ impl ShouldSample for Sampling {
         attributes: &[KeyValue],
         links: &[Link],
     ) -> SamplingResult {
-        let share = f64::from(self.0.load(Ordering::Relaxed)) / 100.0;
+        let share = f64::from(self.0) / 100.0;
         Sampler::TraceIdRatioBased(share).should_sample(parent, trace_id, name, kind, attributes, links)
     }
 }
@@ -41,26 +39,14 @@ impl ShouldSample for Sampling {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use opentelemetry_sdk::trace::SamplingDecision;
 
     #[test]
-    fn the_share_changes_while_it_is_used() {
-        let sampling = Sampling::percent(0);
-        let kept = |sampling: &Sampling| {
-            (0..1000u128)
-                .map(|i| {
-                    TraceId::from(i << 96 | i << 40 | i.wrapping_mul(0x9E37_79B9_7F4A_7C15) & 0xFFFF_FFFF_FFFF_FFFF)
-                })
-                .filter(|id| {
-                    sampling.should_sample(None, *id, "", &SpanKind::Server, &[], &[]).decision
-                        == SamplingDecision::RecordAndSample
-                })
-                .count()
-        };
-        assert_eq!(kept(&sampling), 0);
-        sampling.set_percent(100);
-        assert_eq!(kept(&sampling), 1000);
-        sampling.set_percent(50);
-        assert!((350..650).contains(&kept(&sampling)), "{}", kept(&sampling));
+    fn a_share_is_kept_and_the_same_ids_each_time() {
+        let ids =
+            || (0..1000u128).map(|i| i << 96 | i << 40 | i.wrapping_mul(0x9E37_79B9_7F4A_7C15) & u128::from(u64::MAX));
+        let kept = |percent| ids().filter(|id| Sampling::percent(percent).keeps(*id)).collect::<Vec<_>>();
+        assert_eq!((kept(0).len(), kept(100).len(), kept(255).len()), (0, 1000, 1000));
+        assert!((350..650).contains(&kept(50).len()), "{}", kept(50).len());
+        assert_eq!(kept(50), kept(50));
     }
 }

@@ -7,13 +7,16 @@ use opentelemetry::{Context, KeyValue};
 use opentelemetry_http::{HeaderExtractor, HeaderInjector};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
-use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracerProvider};
+use opentelemetry_sdk::trace::{
+    BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracerProvider, SimpleSpanProcessor,
+};
 use tracing::{Span, Subscriber};
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, filter};
 
 use crate::sampling::Sampling;
+use crate::spans::{Processors, Spans};
 use crate::{InitError, Options, collector, trace_file};
 
 /// Spans that wait for the collector at most; more are dropped, the program never waits.
@@ -21,23 +24,25 @@ const QUEUE: usize = 4096;
 /// How long a finished span waits for company.
 const DELAY: std::time::Duration = std::time::Duration::from_millis(500);
 
-pub(crate) fn provider(options: &Options, sampling: Sampling) -> Result<Option<SdkTracerProvider>, InitError> {
+pub(crate) fn provider(options: &Options) -> Result<Option<(SdkTracerProvider, Spans)>, InitError> {
     if options.otlp_endpoint.is_none() && options.trace_file.is_none() {
         return Ok(None);
     }
-    let mut builder = SdkTracerProvider::builder()
-        .with_sampler(Sampler::ParentBased(Box::new(sampling)))
-        .with_resource(resource(options.service));
+    let processors = Processors::default();
     if let Some(endpoint) = &options.otlp_endpoint {
         let exporter = collector::exporter(endpoint)?;
         let batch = BatchConfigBuilder::default().with_max_queue_size(QUEUE).with_scheduled_delay(DELAY).build();
-        let processor = BatchSpanProcessor::builder(exporter).with_batch_config(batch).build();
-        builder = builder.with_span_processor(processor);
+        processors.add(BatchSpanProcessor::builder(exporter).with_batch_config(batch).build());
     }
     if let Some(path) = &options.trace_file {
-        builder = builder.with_simple_exporter(trace_file::TraceFile::open(path, options.service)?);
+        processors.add(SimpleSpanProcessor::new(trace_file::TraceFile::open(path, options.service)?));
     }
-    Ok(Some(builder.build()))
+    let provider = SdkTracerProvider::builder()
+        .with_sampler(Sampler::ParentBased(Box::new(Sampling::percent(options.sample_percent))))
+        .with_resource(resource(options.service))
+        .with_span_processor(processors.clone())
+        .build();
+    Ok(Some((provider, Spans::new(processors, options.service))))
 }
 
 /// The layer that turns Terrace's own spans (no library's) into OpenTelemetry's.
@@ -88,6 +93,13 @@ pub fn trace_id(span: &Span) -> Option<String> {
     let context = span.context();
     let context = context.span().span_context().clone();
     context.is_valid().then(|| context.trace_id().to_string())
+}
+
+/// The trace that `span` belongs to, in hex, if it is kept.
+pub fn kept_id(span: &Span) -> Option<String> {
+    let context = span.context();
+    let context = context.span().span_context().clone();
+    context.is_sampled().then(|| context.trace_id().to_string())
 }
 
 /// Notes that something happened in `span` now: only in the trace, never in the logs.

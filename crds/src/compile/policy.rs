@@ -65,6 +65,7 @@ fn access(access: &routing_policy::Access) -> Access {
     let rule = |rule: &routing_policy::KeyRule| KeyRule {
         name: rule.name.to_string(),
         requests_per_minute: rule.requests_per_minute.map(whole),
+        tokens_per_minute: rule.tokens_per_minute.map(whole),
         models: rule.models.iter().map(ToString::to_string).collect(),
         trust_label: rule.trust_label,
     };

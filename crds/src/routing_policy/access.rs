@@ -51,6 +51,10 @@ pub struct KeyRule {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100_000_000))]
     pub requests_per_minute: Option<i32>,
+    /// Tokens a minute over all routers, of prompts and answers together; absent: no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub tokens_per_minute: Option<i32>,
     /// Model names that this caller may ask for, `auto` among them; absent: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "set"))]

@@ -23,11 +23,18 @@ pub(super) enum Role {
     Operator,
     /// An SDK on this machine, through `--plain-listen`: everything, but its `x-terrace-*` headers are nothing.
     Local,
+    /// A gateway's client, through `--gateway-listen`: the wire, and no `x-terrace-*` header is believed.
+    Gateway,
 }
 
-/// The role of a connection. One without a certificate can only have come by the loopback listener.
+/// Marks requests that came by `--gateway-listen`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Gateway;
+
+/// The role of a connection. One without a certificate can only have come by the loopback listener or a gateway's.
 fn role(extensions: &Extensions) -> Result<Role, ApiError> {
     match extensions.get::<Peer>() {
+        None if extensions.get::<Gateway>().is_some() => Ok(Role::Gateway),
         None => Ok(Role::Local),
         Some(Peer(Identity::Policy { .. })) => Ok(Role::Router),
         Some(Peer(Identity::Operator { .. })) => Ok(Role::Operator),
@@ -39,10 +46,11 @@ fn forbidden(message: String) -> ApiError {
     ApiError::new(Code::Forbidden, message)
 }
 
-/// Who may find whose computed prompts in the KV cache: callers of one policy that its router gives the same name, and all
-/// of the loopback listener together. A router that names nobody shares with nobody.
+/// Who may find whose computed prompts in the KV cache: callers of one policy that its router gives the same name, all of
+/// the loopback listener together, and all of a gateway's. A router that names nobody shares with nobody.
 pub(super) fn cache_domain(extensions: &Extensions, given: &HeaderMap) -> CacheDomain {
     match (extensions.get::<Peer>(), given.get(headers::CACHE_DOMAIN)) {
+        (None, _) if extensions.get::<Gateway>().is_some() => CacheDomain::of(&[b"gateway"]),
         (None, _) => CacheDomain::of(&[b"local"]),
         (Some(_), None) => CacheDomain::alone(),
         (Some(Peer(identity)), Some(name)) => {
@@ -59,6 +67,9 @@ pub(super) async fn guard(State(agent): State<Arc<Agent>>, mut request: Request,
         }
         role => Ok(role),
     });
+    let text =
+        request.headers().get(headers::LOAD_FORMAT).is_some_and(|form| form.as_bytes().eq_ignore_ascii_case(b"text"));
+    let gateway = matches!(allowed, Ok(Role::Gateway));
     let mut response = match allowed {
         Ok(role) => {
             request.extensions_mut().insert(role);
@@ -66,7 +77,9 @@ pub(super) async fn guard(State(agent): State<Arc<Agent>>, mut request: Request,
         }
         Err(error) => error.into_response(),
     };
-    if let Ok(load) = HeaderValue::from_str(&agent.engine.load().to_header()) {
+    let load = agent.engine.load();
+    let line = if gateway { load.to_gateway_header(text) } else { load.to_header() };
+    if let Ok(load) = HeaderValue::from_str(&line) {
         response.headers_mut().insert(headers::LOAD, load);
     }
     response

@@ -136,7 +136,7 @@ impl Flow {
                 Event::Started { queued } => self.watch.queued(*queued),
                 Event::Hidden(states) => self.hidden = self.job.hidden.map(|asked| asked.write(states)),
                 Event::Piece(_) => {
-                    self.watch.token();
+                    self.watch.token(index);
                     return (index, event);
                 }
                 Event::Done(done) => {

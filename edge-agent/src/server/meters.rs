@@ -1,18 +1,19 @@
 //! The agent's metrics.
 
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::Histogram;
 use terrace_contract::load::Load;
 use terrace_telemetry::Metrics;
-use terrace_telemetry::metrics::{seconds, short_seconds};
+use terrace_telemetry::metrics::{Traced, observe, traced_seconds, traced_short_seconds};
 use terrace_telemetry::names::metric;
 
+use super::vllm::Vllm;
 use crate::engine::{Done, EngineStats, Usage};
 
 /// What became of a request.
@@ -51,8 +52,8 @@ struct ByOutcome {
 /// The agent's metrics. Clones are the same.
 #[derive(Clone)]
 pub struct Meters {
-    first_token: Histogram,
-    per_token: Histogram,
+    first_token: Traced,
+    per_token: Traced,
     requests: Family<ByOutcome, Counter>,
     prompt_tokens: Counter,
     output_tokens: Counter,
@@ -64,6 +65,8 @@ pub struct Meters {
     preemptions: Counter,
     evictions: Counter,
     certificate: Gauge,
+    /// The same by vLLM's names, once the model is there.
+    vllm: Arc<OnceLock<Vllm>>,
 }
 
 impl Meters {
@@ -75,12 +78,12 @@ impl Meters {
             first_token: metrics.register(
                 metric::TIME_TO_FIRST_TOKEN,
                 "From a request's arrival to its first token",
-                seconds(),
+                traced_seconds(),
             ),
             per_token: metrics.register(
                 metric::TIME_PER_OUTPUT_TOKEN,
                 "Between two tokens of an answer",
-                short_seconds(),
+                traced_short_seconds(),
             ),
             requests: metrics.register(metric::REQUESTS, "Requests by outcome", Family::default()),
             prompt_tokens: counter(metric::PROMPT_TOKENS, "Prompt tokens of answered requests"),
@@ -93,6 +96,18 @@ impl Meters {
             preemptions: counter(metric::PREEMPTIONS, "Sequences that had to give their blocks back for a while"),
             evictions: counter(metric::EVICTIONS, "Blocks whose content was forgotten to make room"),
             certificate: gauge(metric::CERTIFICATE_EXPIRY, "Seconds until the certificate ends"),
+            vllm: Arc::default(),
+        }
+    }
+
+    /// The model is there: from now on the figures are shown by vLLM's names too.
+    pub fn loaded(&self, metrics: &Metrics, model: &str, kv_blocks: u64) {
+        self.vllm.get_or_init(|| Vllm::register(metrics, model, kv_blocks));
+    }
+
+    fn by_vllms_names(&self, write: impl FnOnce(&Vllm)) {
+        if let Some(vllm) = self.vllm.get() {
+            write(vllm);
         }
     }
 
@@ -107,28 +122,46 @@ impl Meters {
         if let Some(left) = certificate_left {
             self.certificate.set(i64::try_from(left.as_secs()).unwrap_or(i64::MAX));
         }
+        self.by_vllms_names(|vllm| vllm.observe(load, stats));
     }
 
     pub(super) fn ended(&self, outcome: Outcome) {
         self.requests.get_or_create(&ByOutcome { outcome: outcome.as_str() }).inc();
+        if outcome == Outcome::Cancelled {
+            self.by_vllms_names(|vllm| vllm.finished("abort"));
+        }
     }
 
-    pub(super) fn first_token(&self, after: Duration) {
-        self.first_token.observe(after.as_secs_f64());
+    pub(super) fn queued(&self, queued: Duration) {
+        self.by_vllms_names(|vllm| vllm.queued(queued));
     }
 
-    /// A whole request.
-    pub(super) fn answered(&self, tokens: Usage) {
+    /// The first token of a request; `trace` is the id of its trace if that is kept.
+    pub(super) fn first_token(&self, after: Duration, trace: Option<&str>) {
+        observe(&self.first_token, after.as_secs_f64(), trace);
+        self.by_vllms_names(|vllm| vllm.first_token(after));
+    }
+
+    /// Another token of a choice, so long after the last one.
+    pub(super) fn token(&self, gap: Duration) {
+        self.by_vllms_names(|vllm| vllm.token(gap));
+    }
+
+    /// A whole request, so long after it came.
+    pub(super) fn answered(&self, tokens: Usage, after: Duration) {
         self.prompt_tokens.inc_by(u64::from(tokens.prompt));
         self.output_tokens.inc_by(u64::from(tokens.completion));
         self.cached_tokens.inc_by(u64::from(tokens.cached));
+        self.by_vllms_names(|vllm| vllm.answered(tokens, after));
     }
 
     /// One of its choices.
-    pub(super) fn choice(&self, done: &Done) {
+    pub(super) fn choice(&self, done: &Done, trace: Option<&str>) {
         if done.usage.completion > 1 {
-            self.per_token.observe(done.timings.decode.as_secs_f64() / f64::from(done.usage.completion - 1));
+            let each = done.timings.decode.as_secs_f64() / f64::from(done.usage.completion - 1);
+            observe(&self.per_token, each, trace);
         }
+        self.by_vllms_names(|vllm| vllm.choice(done));
     }
 }
 

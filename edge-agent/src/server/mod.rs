@@ -1,4 +1,4 @@
-//! The agent's HTTP side: OpenAI's wire and its own status, over one router for both listeners.
+//! The agent's HTTP side: OpenAI's wire and its own status, over one router for all listeners.
 //!
 //! Who calls decides what may be called ([`access`]); what is called becomes requests of the engine
 //! ([`request`], [`fields`], [`tools`]), whose events become choices of one answer, whole or streamed ([`generate`],
@@ -17,14 +17,16 @@ mod meters;
 mod request;
 mod status;
 mod tools;
+mod vllm;
 mod watch;
 
 use std::sync::Arc;
 
-use axum::Router;
-use axum::middleware;
 use axum::routing::{get, post};
+use axum::{Extension, Router, middleware};
+use http::HeaderMap;
 use terrace_contract::status::{DeviceStatus, ModelStatus};
+use terrace_telemetry::{Metrics, admin};
 
 use crate::engine::EngineHandle;
 use crate::grammar::Grammars;
@@ -51,15 +53,33 @@ pub struct Agent {
     pub meters: Meters,
 }
 
-/// All routes.
+/// All routes for routers, the operator, and SDKs on the machine itself.
 pub fn router(agent: Arc<Agent>) -> Router {
+    let routes = wire().route("/terrace/status", get(status::status));
+    guarded(routes, agent)
+}
+
+/// The routes of `--gateway-listen`: the wire, and what endpoint pickers and load balancers ask of a model server.
+pub fn gateway(agent: Arc<Agent>, metrics: Metrics) -> Router {
+    let exposed = move |given: HeaderMap| {
+        let metrics = metrics.clone();
+        async move { admin::exposed(&metrics, &given) }
+    };
+    let routes = wire().route("/health", get(status::health)).route("/metrics", get(exposed));
+    guarded(routes, agent).layer(Extension(access::Gateway))
+}
+
+fn wire() -> Router<Arc<Agent>> {
     Router::new()
         .route("/v1/chat/completions", post(generate::chat))
         .route("/v1/completions", post(generate::completions))
         .route("/v1/embeddings", post(embeddings::embeddings))
         .route("/v1/models", get(status::models))
         .route("/v1/models/{name}", get(status::model))
-        .route("/terrace/status", get(status::status))
+}
+
+fn guarded(routes: Router<Arc<Agent>>, agent: Arc<Agent>) -> Router {
+    routes
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::no_such_method)
         .layer(middleware::from_fn_with_state(agent.clone(), access::guard))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
-use http::header;
+use http::{StatusCode, header};
 use serde::Serialize;
 use terrace_contract::SCHEMA_VERSION;
 use terrace_contract::status::AgentStatus;
@@ -29,6 +29,11 @@ pub(super) async fn status(State(agent): State<Arc<Agent>>) -> Response {
         load: agent.engine.load(),
         draining: agent.engine.is_draining(),
     })
+}
+
+/// What load balancers ask of a model server: whether it takes requests.
+pub(super) async fn health(State(agent): State<Arc<Agent>>) -> Response {
+    if agent.engine.is_draining() { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK }.into_response()
 }
 
 pub(super) async fn models(State(agent): State<Arc<Agent>>) -> Response {

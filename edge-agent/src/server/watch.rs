@@ -19,7 +19,10 @@ pub(super) struct Watch {
     pub(super) span: Span,
     pub(super) arrived: Instant,
     agent: Arc<Agent>,
-    first_token: bool,
+    /// When each choice had its last token.
+    tokens: Vec<Option<Instant>>,
+    /// The trace, once the first token came, if it is kept.
+    trace: Option<String>,
     outcome: Outcome,
 }
 
@@ -42,29 +45,38 @@ impl Watch {
             "error.type" = field::Empty,
         );
         traces::set_parent(&span, headers);
-        Self { span, arrived: Instant::now(), agent, first_token: false, outcome: Outcome::Cancelled }
+        Self { span, arrived: Instant::now(), agent, tokens: Vec::new(), trace: None, outcome: Outcome::Cancelled }
     }
 
     pub(super) fn queued(&self, queued: std::time::Duration) {
         self.span.record(attribute::QUEUE_US, queued.as_micros() as i64);
+        self.agent.meters.queued(queued);
     }
 
-    /// A token came, of whichever choice.
-    pub(super) fn token(&mut self) {
-        if !std::mem::replace(&mut self.first_token, true) {
-            self.agent.meters.first_token(self.arrived.elapsed());
+    /// A token of a choice came.
+    pub(super) fn token(&mut self, choice: usize) {
+        let now = Instant::now();
+        if self.tokens.is_empty() {
+            self.trace = traces::kept_id(&self.span);
+            self.agent.meters.first_token(now.duration_since(self.arrived), self.trace.as_deref());
+        }
+        if self.tokens.len() <= choice {
+            self.tokens.resize(choice + 1, None);
+        }
+        if let Some(last) = self.tokens[choice].replace(now) {
+            self.agent.meters.token(now.duration_since(last));
         }
     }
 
     /// A choice is complete.
     pub(super) fn choice(&self, done: &Done) {
-        self.agent.meters.choice(done);
+        self.agent.meters.choice(done, self.trace.as_deref());
     }
 
     /// All of it is.
     pub(super) fn answered(&mut self, tokens: Usage, finish_reasons: &[&str]) {
         self.outcome = Outcome::Answered;
-        self.agent.meters.answered(tokens);
+        self.agent.meters.answered(tokens, self.arrived.elapsed());
         self.span.record(attribute::INPUT_TOKENS, i64::from(tokens.prompt));
         self.span.record(attribute::OUTPUT_TOKENS, i64::from(tokens.completion));
         if !finish_reasons.is_empty() {

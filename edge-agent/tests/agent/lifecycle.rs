@@ -94,6 +94,18 @@ async fn one_trace_from_the_caller_to_prefill_and_decode_and_no_content_anywhere
         let refused = agent.post("/v1/chat/completions", &with(chat(marker, 1), bad)).await;
         assert!(refused.status >= 400 && !refused.text().contains(marker), "{}", refused.text());
     }
+    // A caller that did not sample its trace decides for the agent too.
+    let unsampled = "1bf7651916cd43dd8448eb211c80319c";
+    let mut request = agent.json("/v1/chat/completions", &chat("Hi", 2));
+    request.headers_mut().insert("traceparent", format!("00-{unsampled}-{parent}-00").parse().unwrap());
+    assert_eq!(Answer::read(agent.send(request).await).await.status, 200);
+    let openmetrics = http::Request::get(format!("http://{}/metrics", agent.admin))
+        .header("accept", "application/openmetrics-text")
+        .body(http_body_util::Full::default())
+        .unwrap();
+    let openmetrics = Answer::read(agent.send(openmetrics).await).await.text();
+    assert!(openmetrics.contains(&format!("# {{trace_id=\"{trace}\"}}")), "an exemplar: {openmetrics}");
+    assert!(!openmetrics.contains(unsampled), "{openmetrics}");
     let metrics = agent.get(agent.admin, "/metrics").await.text();
     agent.terminate();
     agent.ended().await;
@@ -104,6 +116,7 @@ async fn one_trace_from_the_caller_to_prefill_and_decode_and_no_content_anywhere
         let of = spans.iter().find(|s| s["traceId"] == trace && s["name"] == name);
         of.unwrap_or_else(|| panic!("no span {name} in {lines}"))
     };
+    assert!(!lines.contains(unsampled), "{lines}");
     let server = named("chat smollm2");
     assert_eq!((&server["kind"], &server["parentSpanId"]), (&json!("SERVER"), &json!(parent)));
     let usage = &answer.json()["usage"];

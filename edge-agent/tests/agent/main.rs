@@ -6,6 +6,7 @@ mod answers;
 mod cached;
 mod cut;
 mod embeddings;
+mod gateway;
 mod hidden;
 mod identity;
 mod lifecycle;

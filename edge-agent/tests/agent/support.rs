@@ -58,6 +58,8 @@ pub struct Agent {
     pub authority: Authority,
     pub routers: SocketAddr,
     pub plain: SocketAddr,
+    /// With `--gateway-listen`.
+    pub gateway: Option<SocketAddr>,
     pub admin: SocketAddr,
     client: Client<HttpConnector, Full<Bytes>>,
 }
@@ -98,7 +100,8 @@ impl Agent {
         let address = |name: &str| ports[name].as_str().unwrap().parse().unwrap();
         let client = Client::builder(TokioExecutor::new()).build_http();
         let (routers, plain, admin) = (address("listen"), address("plain"), address("admin"));
-        Agent { folder, child, authority, routers, plain, admin, client }
+        let gateway = ports["gateway"].as_str().map(|address| address.parse().unwrap());
+        Agent { folder, child, authority, routers, plain, gateway, admin, client }
     }
 
     /// What a program with this identity holds.

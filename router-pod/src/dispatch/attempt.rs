@@ -15,23 +15,20 @@ use terrace_contract::load::Load;
 use terrace_contract::tier::Backend;
 use terrace_contract::trust::Boundary;
 use terrace_privacy::Cleared;
-use terrace_telemetry::names::event;
-use terrace_telemetry::traces;
 use terrace_wire::error::{Code, code_of};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::Span;
 
 use super::body::Call;
 use super::connect::Connection;
-use super::connection::Timing;
 use super::failure::Failure;
 use super::limits;
 use super::reader::{self, Reader, Step};
 use super::rebuild::{self, Names, Tokens};
 use crate::app::App;
-use crate::clock::{figure, micros};
+use crate::clock::micros;
 use crate::fleet::place::{Place, Site};
+use crate::trace::Attempted;
 
 /// Longest error body that is looked at, for its code alone.
 const ERROR_BYTES: usize = 64 << 10;
@@ -64,8 +61,8 @@ pub struct Order<'a> {
     pub cache_domain: Option<&'a str>,
     /// Cancelled when another attempt at the same request has answered; none: there is no other.
     pub outrun: Option<CancellationToken>,
-    /// The attempt's span.
-    pub span: Span,
+    /// The attempt in the request's trace.
+    pub trace: Attempted,
 }
 
 /// An answer that has begun.
@@ -80,8 +77,8 @@ pub struct Begun {
     pub answer: Answer,
     /// When its first token came.
     pub first_token_at: Instant,
-    /// The attempt's span.
-    pub span: Span,
+    /// The attempt in the request's trace.
+    pub trace: Attempted,
 }
 
 /// What of an answer is there.
@@ -128,18 +125,16 @@ pub async fn begin(app: &App, mut place: Place, order: Order<'_>) -> Result<Begu
     match result {
         Ok((connection, answer)) => {
             place.first_token(order.prompt_tokens, order.forecast_us, took_us, now);
-            traces::event(&order.span, event::FIRST_TOKEN);
-            let (names, span) = (order.names, order.span);
-            Ok(Begun { place, connection, names, answer, first_token_at: Instant::now(), span })
+            order.trace.first_token();
+            let (names, trace) = (order.names, order.trace);
+            Ok(Begun { place, connection, names, answer, first_token_at: Instant::now(), trace })
         }
         Err(failure) => {
             tell(&mut place, &failure, now);
             if matches!(failure, Failure::Outrun) {
                 place.outrun(order.forecast_us, took_us, now);
-                order.span.record("error.type", failure.kind());
-                return Err(failure);
             }
-            order.span.record("error.type", failure.kind()).record("otel.status_code", "ERROR");
+            order.trace.failed(&failure);
             Err(failure)
         }
     }
@@ -162,21 +157,16 @@ fn tell(place: &mut Place, failure: &Failure, now_us: u64) {
 
 async fn exchange(app: &App, place: &Place, order: &Order<'_>) -> Result<(Connection, Answer), Failure> {
     let mut connection = app.connector.to(place).await?;
-    let Timing { dns_us, connect_us, tls_us, reused } = connection.timing;
-    if !reused {
-        place.connected(connect_us);
+    if !connection.timing.reused {
+        place.connected(connection.timing.connect_us);
     }
-    for (name, us) in [("terrace.dns_us", dns_us), ("terrace.connect_us", connect_us), ("terrace.tls_us", tls_us)] {
-        order.span.record(name, figure(us));
-    }
-    traces::event(&order.span, event::CONNECTED);
+    order.trace.connected(connection.timing);
 
     let request = request(app, place, order)?;
     let written = Instant::now();
     let sender = connection.sender().ok_or(Failure::Broken("the connection is gone"))?;
     let answer = sender.send(request).await.map_err(|_| Failure::Broken("the connection broke"))?;
-    order.span.record("terrace.ttfb_us", figure(micros(written.elapsed())));
-    order.span.record("http.response.status_code", i64::from(answer.status().as_u16()));
+    order.trace.first_byte(micros(written.elapsed()), answer.status().as_u16());
     if let Some(load) = text(answer.headers(), headers::LOAD).and_then(Load::from_header) {
         place.reported(load, app.clock.now_us());
     }
@@ -225,7 +215,7 @@ fn request(app: &App, place: &Place, order: &Order<'_>) -> Result<Request<Full<B
         }
     };
     if place.tier.boundary < Boundary::Public {
-        traces::inject(&order.span, &mut sent);
+        order.trace.inject(&mut sent);
     }
     let bytes = app.write(order.cleared, order.request_id, order.number)?;
     let mut request = Request::new(Full::new(bytes));

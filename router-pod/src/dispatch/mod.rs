@@ -24,7 +24,6 @@ use terrace_contract::reason::Reason;
 use terrace_decide::{Attempt, Plan, constrain};
 use terrace_privacy::Cleared;
 use terrace_wire::error::Code;
-use tracing::{Span, field};
 
 use self::attempt::Begun;
 use self::body::Call;
@@ -33,7 +32,6 @@ use self::rebuild::Names;
 use self::vectors::Vectors;
 use self::walk::{Walk, Won};
 use crate::app::App;
-use crate::clock::figure;
 use crate::fleet::place::Place;
 use crate::job::Job;
 use crate::refusal::{Refusal, Tried};
@@ -210,29 +208,4 @@ fn patience(job: &Job, attempt: &Attempt, last: bool, remaining: Duration) -> Du
     }
     forecast.first_token_us = forecast.finish_us;
     limits::first_token(job.budget.as_ref(), forecast, false, remaining)
-}
-
-fn span(job: &Job, place: &Place, number: u32) -> Span {
-    let span = tracing::info_span!(
-        target: "terrace_router",
-        parent: &job.span,
-        "attempt",
-        otel.kind = "client",
-        terrace.tier = %place.tier.name,
-        terrace.device = place.name(),
-        terrace.boundary = place.tier.boundary.as_str(),
-        terrace.attempt = figure(number.into()),
-        server.address = field::Empty,
-        server.port = field::Empty,
-        terrace.dns_us = field::Empty,
-        terrace.connect_us = field::Empty,
-        terrace.tls_us = field::Empty,
-        terrace.ttfb_us = field::Empty,
-        http.response.status_code = field::Empty,
-        error.type = field::Empty,
-        otel.status_code = field::Empty,
-    );
-    let (address, port) = place.server();
-    span.record("server.address", address).record("server.port", i64::from(port));
-    span
 }

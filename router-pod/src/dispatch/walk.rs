@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::attempt::{self, Begun, Order};
 use super::failure::Failure;
-use super::{Trail, clear, names, patience, span};
+use super::{Trail, clear, names, patience};
 use crate::app::App;
 use crate::fleet::place::Place;
 use crate::job::Job;
@@ -253,7 +253,7 @@ impl Ready<'_> {
             via: &job.via,
             cache_domain: job.cache_domain.as_deref(),
             outrun,
-            span: span(job, &self.place, self.number),
+            trace: job.trace.attempt(&self.place),
         };
         attempt::begin(app, self.place, order).await
     }

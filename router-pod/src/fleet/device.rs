@@ -169,7 +169,7 @@ impl DeviceGuard {
     pub fn record(&mut self, event: Event, now_us: u64) {
         self.told = true;
         self.well = event == Event::Began;
-        self.device.state().track.record(event, now_us);
+        self.device.state().track.record(self.ticket, event, now_us);
     }
 
     /// The answer ended well; one that began late stays slow.

@@ -6,6 +6,7 @@ use terrace_contract::tier::EndpointLimits;
 use terrace_decide::EndpointView;
 use terrace_decide::breaker::Event;
 use terrace_decide::endpoint::EndpointTrack;
+use terrace_decide::track::Ticket;
 
 /// One endpoint.
 #[derive(Debug, Default)]
@@ -35,13 +36,9 @@ impl Endpoint {
         tokens: u64,
         now_us: u64,
     ) -> Option<EndpointGuard> {
-        let admitted = self.state().track.admit(limits, routers, tokens, now_us);
-        admitted.then(|| EndpointGuard {
-            endpoint: Arc::clone(self),
-            expected_tokens: tokens,
-            told: false,
-            well: false,
-        })
+        let ticket = self.state().track.admit(limits, routers, tokens, now_us)?;
+        let endpoint = Arc::clone(self);
+        Some(EndpointGuard { endpoint, ticket, expected_tokens: tokens, told: false, well: false })
     }
 
     /// Why it could not be reached last; empty: it could.
@@ -60,6 +57,7 @@ impl Endpoint {
 #[derive(Debug)]
 pub struct EndpointGuard {
     endpoint: Arc<Endpoint>,
+    ticket: Ticket,
     expected_tokens: u64,
     told: bool,
     /// Its first token came in time.
@@ -77,7 +75,7 @@ impl EndpointGuard {
         self.told = true;
         self.well = event == Event::Began;
         let mut state = self.endpoint.state();
-        state.track.record(event, now_us);
+        state.track.record(self.ticket, event, now_us);
         if event != Event::Failed {
             state.unreachable = "";
         }
@@ -126,7 +124,7 @@ impl EndpointGuard {
 
 impl Drop for EndpointGuard {
     fn drop(&mut self) {
-        self.endpoint.state().track.release(self.told);
+        self.endpoint.state().track.release(self.ticket, self.told);
     }
 }
 

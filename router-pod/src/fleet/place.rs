@@ -185,11 +185,30 @@ impl Place {
 }
 
 impl Place {
-    /// `server.address` and `server.port`.
-    pub fn server(&self) -> (String, u16) {
+    /// Who is called.
+    pub fn peer(&self) -> Peer {
         match &self.site {
-            Site::Device { address, .. } => (address.ip().to_string(), address.port()),
-            Site::Endpoint(target) => (target.host.clone(), target.port),
+            Site::Device { address, .. } => Peer::Address(*address),
+            Site::Endpoint(target) => Peer::Name(target.host.clone(), target.port),
+        }
+    }
+}
+
+/// Who is called.
+#[derive(Debug, Clone)]
+pub enum Peer {
+    /// A device.
+    Address(SocketAddr),
+    /// An endpoint.
+    Name(String, u16),
+}
+
+impl Peer {
+    /// `server.address` and `server.port`.
+    pub fn address(self) -> (String, u16) {
+        match self {
+            Peer::Address(address) => (address.ip().to_string(), address.port()),
+            Peer::Name(host, port) => (host, port),
         }
     }
 }

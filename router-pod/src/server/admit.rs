@@ -6,10 +6,11 @@ use terrace_contract::headers;
 use terrace_contract::policy::{Access, KeyRule};
 use terrace_contract::reason::Reason;
 use terrace_contract::snapshot::Snapshot;
+use terrace_decide::Signals;
 use terrace_decide::bucket::part;
 use terrace_wire::error::Code;
 
-use super::rate::Permit;
+use super::rate::{Permit, Taken};
 use crate::app::App;
 use crate::refusal::Refusal;
 
@@ -45,12 +46,26 @@ pub fn caller(app: &App, snapshot: &Snapshot, given: &HeaderMap) -> Result<Calle
     let rule = rules.iter().find(|rule| rule.name == name).cloned();
     if let Some(limit) = rule.as_ref().and_then(|rule| rule.requests_per_minute) {
         let limit = part(limit, snapshot.routers);
-        app.rates.take(name, limit, app.clock.now_us()).map_err(|wait| {
+        app.rates.request(name, limit, app.clock.now_us()).map_err(|wait| {
             let message = format!("this key may make {limit} requests a minute at this router: try again later");
             Refusal::new(Code::RateLimited, message).after(wait).because([Reason::RateLimited])
         })?;
     }
     Ok(Caller { name: name.to_owned(), rule })
+}
+
+/// Takes what a request will likely use of its key's tokens a minute; none: the key has no such limit.
+///
+/// # Errors
+/// 429 when they are not there.
+pub fn tokens(app: &App, snapshot: &Snapshot, caller: &Caller, signals: &Signals) -> Result<Option<Taken>, Refusal> {
+    let Some(limit) = caller.rule.as_ref().and_then(|rule| rule.tokens_per_minute) else { return Ok(None) };
+    let limit = part(limit, snapshot.routers);
+    let likely = u64::from(signals.prompt_tokens) + u64::from(signals.likely_output_tokens);
+    app.rates.tokens(&caller.name, likely, limit, app.clock.now_us()).map(Some).map_err(|wait| {
+        let message = format!("this key may use {limit} tokens a minute at this router: try again later");
+        Refusal::new(Code::RateLimited, message).after(wait).because([Reason::RateLimited])
+    })
 }
 
 fn bearer(value: &HeaderValue) -> Option<&str> {

@@ -5,12 +5,11 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use terrace_contract::headers;
 use terrace_contract::reason::{self, Reason};
-use terrace_telemetry::traces;
 use terrace_wire::messages;
-use tracing::Span;
 
 use super::language::Api;
 use crate::refusal::{Refusal, Tried};
+use crate::trace::Trace;
 
 /// The headers of every response to a client.
 #[derive(Debug, Clone)]
@@ -22,9 +21,9 @@ pub struct Back {
 
 impl Back {
     /// With the request's id and where to look.
-    pub fn new(request_id: &str, span: &Span) -> Self {
+    pub fn new(request_id: &str, trace: &Trace) -> Self {
         let mut back = Self { headers: HeaderMap::new(), anthropic: None };
-        traces::inject(span, &mut back.headers);
+        trace.inject(&mut back.headers);
         back.headers.remove("tracestate");
         back.set(headers::REQUEST_ID, request_id);
         back

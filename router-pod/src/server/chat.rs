@@ -6,13 +6,10 @@ use std::time::Duration;
 use axum::body::Body;
 use http::{HeaderMap, Request, Response, StatusCode};
 use serde_json::Value;
-use terrace_contract::names::OTHER;
-use terrace_contract::reason::{self, Reason};
+use terrace_contract::reason::Reason;
 use terrace_contract::report::Outcome;
-use terrace_telemetry::traces;
 use terrace_wire::error::Code;
 use tokio::time::Instant;
-use tracing::{Instrument as _, Span, field};
 
 use super::admit::{self, Caller};
 use super::answer::Back;
@@ -31,6 +28,7 @@ use crate::job::Job;
 use crate::record::Record;
 use crate::refusal::{Refusal, Tried};
 use crate::sense::{self, Sensed, tokens};
+use crate::trace::Trace;
 
 /// What cannot happen: an answer of the other kind than was asked for.
 const LOST: &str = "the answer was lost: send the request again";
@@ -41,30 +39,23 @@ const ROUNDS: u32 = 4;
 /// Serves one completion.
 pub async fn serve(app: Arc<App>, api: Api, request: Request<Body>) -> Response<Body> {
     let id = app.random.id();
-    let span = server_span(&app, api.call(), &id);
-    traces::set_parent(&span, request.headers());
-    let mut back = Back::new(&id, &span).speaking(api);
-    let mut record = Record::new(Arc::clone(&app), span.clone());
-    let entered = span.clone();
-    let answered = async {
-        let admitted = match admit(&app, api, id, &mut record, request).await {
-            Ok(admitted) => admitted,
-            Err(refusal) => return refused(refusal, back, record),
-        };
-        let (mut job, permit) = admitted;
-        match carry(&app, &mut job, &mut record).await {
-            Ok(carried) => answer(&app, &job, carried, back, record, permit),
-            Err(refusal) => {
-                // Its class travels all the same; its chain has not gone on.
-                let token = job.session.as_ref().and_then(|s| app.tokens.write(&s.caller, &s.presented));
-                token.iter().for_each(|token| back.session(token));
-                refused(refusal, back, record)
-            }
-        }
+    let trace = Trace::begin(&app, api.call().operation(), request.headers());
+    let mut back = Back::new(&id, &trace).speaking(api);
+    let mut record = Record::new(Arc::clone(&app), &id, trace);
+    let admitted = match admit(&app, api, id, &mut record, request).await {
+        Ok(admitted) => admitted,
+        Err(refusal) => return refused(refusal, back, record),
     };
-    let response = Box::pin(answered.instrument(entered)).await;
-    span.record("http.response.status_code", i64::from(response.status().as_u16()));
-    response
+    let (mut job, permit) = admitted;
+    match Box::pin(carry(&app, &mut job, &mut record)).await {
+        Ok(carried) => answer(&app, &job, carried, back, record, permit),
+        Err(refusal) => {
+            // Its class travels all the same; its chain has not gone on.
+            let token = job.session.as_ref().and_then(|s| app.tokens.write(&s.caller, &s.presented));
+            token.iter().for_each(|token| back.session(token));
+            refused(refusal, back, record)
+        }
+    }
 }
 
 /// The snapshot in use.
@@ -78,36 +69,6 @@ pub fn in_use(app: &App) -> Result<Arc<InUse>, Refusal> {
     })
 }
 
-fn server_span(app: &App, call: Call, id: &str) -> Span {
-    let policy = app.fleet.in_use().map(|used| used.snapshot.policy.name.clone()).unwrap_or_default();
-    tracing::info_span!(
-        target: "terrace_router",
-        "request",
-        otel.kind = "server",
-        gen_ai.operation.name = call.operation(),
-        gen_ai.request.model = field::Empty,
-        gen_ai.response.model = field::Empty,
-        gen_ai.usage.input_tokens = field::Empty,
-        gen_ai.usage.output_tokens = field::Empty,
-        http.response.status_code = field::Empty,
-        error.type = field::Empty,
-        otel.status_code = field::Empty,
-        terrace.request_id = id,
-        terrace.policy = policy,
-        terrace.feature = field::Empty,
-        terrace.class = field::Empty,
-        terrace.tier = field::Empty,
-        terrace.device = field::Empty,
-        terrace.boundary = field::Empty,
-        terrace.reasons = field::Empty,
-        terrace.outcome = field::Empty,
-        terrace.degraded = field::Empty,
-        terrace.cost_micros = field::Empty,
-        terrace.hop = field::Empty,
-        terrace.queue_us = field::Empty,
-    )
-}
-
 /// Everything up to the point where a decision can be made.
 async fn admit(
     app: &Arc<App>,
@@ -116,8 +77,6 @@ async fn admit(
     record: &mut Record,
     request: Request<Body>,
 ) -> Result<(Job, Permit), Refusal> {
-    let (span, call) = (record.span.clone(), api.call());
-    traces::rename(&span, format!("{} {OTHER}", call.operation()));
     let used = in_use(app)?;
     let (head, body) = request.into_parts();
     let caller = admit::caller(app, &used.snapshot, &head.headers)?;
@@ -127,15 +86,15 @@ async fn admit(
     admit::body(&head.headers)?;
     let asked = ask::parse(&used, &head.headers, body, api).await?;
     let model = ask::model(&used.snapshot, &caller, &asked)?;
-    traces::rename(&span, format!("{} {model}", call.operation()));
-    span.record("gen_ai.request.model", model.as_str());
+    record.trace.model(&model);
 
     app.earn_retry();
     app.fleet.overflow().request(app.clock.now_us());
     let sensed = sense(app, &used, &head.headers, &asked, &caller, record)?;
+    record.taken = admit::tokens(app, &used.snapshot, &caller, &sensed.signals)?;
     let Sensed { classified, signals, budget, cache_domain, prefix, session } = sensed;
     let Asked { call, request, language } = asked;
-    let (in_use, started) = (used, record.started());
+    let (in_use, started, trace) = (used, record.started(), record.trace.clone());
     let chain_left = signals.hop.map(|hop| started.elapsed() + Duration::from_micros(hop.left_us));
     let job = Job {
         id,
@@ -152,7 +111,7 @@ async fn admit(
         in_use,
         started,
         via,
-        span,
+        trace,
     };
     Ok((job, permit))
 }
@@ -165,24 +124,13 @@ fn sense(
     caller: &Caller,
     record: &mut Record,
 ) -> Result<Sensed, Refusal> {
-    let span = tracing::info_span!(
-        target: "terrace_router",
-        "sense",
-        terrace.class = field::Empty,
-        terrace.feature = field::Empty,
-        terrace.reasons = field::Empty,
-        terrace.tokens = field::Empty,
-    );
-    let _entered = span.enter();
-    let begun = Instant::now();
+    let (begun, from_us) = (Instant::now(), app.clock.now_us());
     let sensed = sense::sense(app, used, given, asked, caller, record.started())?;
     let signals = &sensed.signals;
-    span.record("terrace.class", signals.class.as_str()).record("terrace.feature", signals.feature.as_str());
-    span.record("terrace.reasons", reason::join(&signals.class_reasons))
-        .record("terrace.tokens", i64::from(signals.prompt_tokens));
+    record.trace.sensed(from_us, signals);
     record.sensed(signals, sensed.classified.forced(), sensed.budget.as_ref());
     if let (Some(hop), Some(session)) = (signals.hop, &sensed.session) {
-        record.span.record("terrace.hop", i64::from(hop.number));
+        record.trace.hop(hop.number);
         record.call_of(session.chain.as_ref().filter(|_| hop.spent().is_none()));
     }
     app.metrics.deciding.observe(begun.elapsed().as_secs_f64());
@@ -207,11 +155,7 @@ async fn carry(app: &App, job: &mut Job, record: &mut Record) -> Result<Carried,
     let begun = &carried.begun;
     let timing = begun.connection.timing;
     let transport = timing.dns_us + timing.connect_us + timing.tls_us;
-    record.answering(&begun.place.tier, &carried.reasons, transport, begun.first_token_at);
-    let span = &record.span;
-    span.record("terrace.tier", begun.place.tier.name.as_str()).record("terrace.device", begun.place.name());
-    span.record("terrace.boundary", begun.place.tier.boundary.as_str()).record("terrace.degraded", carried.degraded);
-    span.record("gen_ai.response.model", begun.place.tier.backend.model());
+    record.answering(&begun.place, carried.degraded, &carried.reasons, transport, begun.first_token_at);
     Ok(carried)
 }
 

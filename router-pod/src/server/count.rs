@@ -6,7 +6,6 @@ use std::sync::Arc;
 use axum::body::Body;
 use http::{Request, Response, StatusCode};
 use serde_json::{Value, json};
-use tracing::Span;
 
 use super::answer::Back;
 use super::language::Api;
@@ -14,10 +13,11 @@ use super::{admit, ask, chat};
 use crate::app::App;
 use crate::refusal::Refusal;
 use crate::sense::tokens;
+use crate::trace::Trace;
 
 /// Counts the tokens of a Messages request.
 pub async fn serve(app: Arc<App>, request: Request<Body>) -> Response<Body> {
-    let back = Back::new(&app.random.id(), &Span::none()).speaking(Api::Messages);
+    let back = Back::new(&app.random.id(), &Trace::default()).speaking(Api::Messages);
     match count(&app, request).await {
         Ok(tokens) => back.json(StatusCode::OK, json!({ "input_tokens": tokens }).to_string()),
         Err(refusal) => back.refusal(&refusal),

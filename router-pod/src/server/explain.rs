@@ -15,7 +15,6 @@ use terrace_contract::explanation::Explanation;
 use terrace_decide::explain::explain;
 use terrace_wire::error::Code;
 use tokio::time::Instant;
-use tracing::Span;
 
 use super::answer::Back;
 use super::language::{Api, Asked};
@@ -24,6 +23,7 @@ use crate::app::App;
 use crate::clock::micros;
 use crate::refusal::Refusal;
 use crate::sense::{self, Known, prefix, sharing};
+use crate::trace::Trace;
 
 /// What would be decided.
 pub async fn would(State(app): State<Arc<App>>, request: Request<Body>) -> Response<Body> {
@@ -37,25 +37,30 @@ pub async fn find(State(app): State<Arc<App>>, Path(id): Path<String>, request: 
 }
 
 fn answer(app: &App, explained: Result<Explanation, Refusal>) -> Response<Body> {
-    let back = Back::new(&app.random.id(), &Span::none());
+    let back = Back::new(&app.random.id(), &Trace::default());
     match explained {
         Ok(explanation) => back.json(StatusCode::OK, serde_json::to_vec(&explanation).unwrap_or_default()),
         Err(refusal) => back.refusal(&refusal),
     }
 }
 
-/// What a body asks, which has no path to say it: a text completion has a prompt and embeddings an input where a chat has
-/// messages.
+/// What a body asks: as this API, or as what its members look like.
 ///
 /// # Errors
 /// 400 with the place that is wrong.
-pub fn asked(tree: Value) -> Result<Asked, Refusal> {
-    let api = match (tree.get("messages"), tree.get("prompt"), tree.get("input")) {
-        (None, Some(_), _) => Api::Completion,
-        (None, None, Some(_)) => Api::Embedding,
-        _ => Api::Chat,
-    };
-    ask::read(api, tree)
+pub fn asked(tree: Value, api: Option<Api>) -> Result<Asked, Refusal> {
+    ask::read(api.unwrap_or_else(|| Api::of(&tree)), tree)
+}
+
+/// The API that `?api=` names.
+fn named(head: &Parts) -> Result<Option<Api>, Refusal> {
+    let Some(query) = head.uri.query() else { return Ok(None) };
+    let known = || Api::ALL.map(Api::name).join(", ");
+    let found = query.strip_prefix("api=").and_then(|name| Api::ALL.into_iter().find(|api| api.name() == name));
+    found.map(Some).ok_or_else(|| {
+        let message = format!("/v1/explain may have ?api= and one of {}, and no other query", known());
+        Refusal::new(Code::InvalidRequest, message)
+    })
 }
 
 async fn decided(app: &App, head: Parts, body: Body) -> Result<Explanation, Refusal> {
@@ -65,7 +70,7 @@ async fn decided(app: &App, head: Parts, body: Body) -> Result<Explanation, Refu
     let caller = admit::caller(app, snapshot, &head.headers)?;
     let _permit = admit::place(app, snapshot)?;
     admit::body(&head.headers)?;
-    let asked = asked(ask::tree(&used, &head.headers, body).await?)?;
+    let asked = asked(ask::tree(&used, &head.headers, body).await?, named(&head)?)?;
     ask::model(snapshot, &caller, &asked)?;
     let now = app.clock.now_us();
     let session = sense::session(app, &head.headers, &caller);

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Keys(Vec<(String, [u8; 32])>);
 
-/// A key file that says nothing usable.
+/// A key that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
     /// The folder or a file in it cannot be read.
@@ -34,13 +34,15 @@ pub enum KeysError {
 }
 
 impl Keys {
-    /// Reads a folder as Kubernetes mounts a Secret: files whose name starts with a dot are its own bookkeeping.
+    /// Reads a folder as Kubernetes mounts a Secret: files whose name starts with a dot are its own bookkeeping. An entry
+    /// that cannot be used is left out, and nobody gets in by it; the others count all the same, so that a mistake in one
+    /// neither locks everybody out nor keeps a key that was taken away.
     ///
     /// # Errors
-    /// [`KeysError`] for the first file that cannot be used.
-    pub fn read(dir: &Path) -> Result<Keys, KeysError> {
+    /// The folder cannot be read.
+    pub fn read(dir: &Path) -> Result<(Keys, Vec<KeysError>), KeysError> {
         let failed = |path: &Path, source| KeysError::Read { path: path.display().to_string(), source };
-        let mut keys = Vec::new();
+        let (mut keys, mut left_out) = (Vec::new(), Vec::new());
         for entry in std::fs::read_dir(dir).map_err(|e| failed(dir, e))? {
             let path = entry.map_err(|e| failed(dir, e))?.path();
             let Some(name) = path.file_name().and_then(|n| n.to_str()).filter(|n| !n.starts_with('.')) else {
@@ -49,13 +51,16 @@ impl Keys {
             if !path.is_file() {
                 continue;
             }
-            let value = std::fs::read_to_string(&path).map_err(|e| failed(&path, e))?;
-            if let Some(digest) = digest_of(value.trim()).map_err(|()| KeysError::Digest { name: name.to_owned() })? {
-                keys.push((name.to_owned(), digest));
+            let value = std::fs::read_to_string(&path).map_err(|e| failed(&path, e));
+            let digest =
+                value.and_then(|v| digest_of(v.trim()).map_err(|()| KeysError::Digest { name: name.to_owned() }));
+            match digest {
+                Ok(digest) => keys.extend(digest.map(|digest| (name.to_owned(), digest))),
+                Err(error) => left_out.push(error),
             }
         }
         keys.sort();
-        Ok(Keys(keys))
+        Ok((Keys(keys), left_out))
     }
 
     /// The caller whose key this is.
@@ -99,7 +104,7 @@ fn same(a: &[u8; 32], b: &[u8; 32]) -> bool {
     std::hint::black_box(a.iter().zip(b).fold(0u8, |diff, (x, y)| diff | (x ^ y))) == 0
 }
 
-/// Re-reads the folder once a second. What cannot be read keeps the last good keys and is said once.
+/// Re-reads the folder once a second. A folder that cannot be read keeps the last good keys; what is wrong is said once.
 pub async fn follow(dir: std::path::PathBuf, keys: Arc<ArcSwap<Keys>>, shutdown: CancellationToken) {
     let mut said = String::new();
     let mut tick = tokio::time::interval(std::time::Duration::from_secs(1));
@@ -109,21 +114,22 @@ pub async fn follow(dir: std::path::PathBuf, keys: Arc<ArcSwap<Keys>>, shutdown:
             () = shutdown.cancelled() => return,
             _ = tick.tick() => {}
         }
-        match Keys::read(&dir) {
-            Ok(read) => {
-                said.clear();
+        let (wrong, what) = match Keys::read(&dir) {
+            Ok((read, left_out)) => {
                 if **keys.load() != read {
                     tracing::info!(callers = read.len(), "API keys changed");
                     keys.store(Arc::new(read));
                 }
+                let left_out: Vec<String> = left_out.iter().map(ToString::to_string).collect();
+                (left_out.join("; "), "an API key is left out: nobody gets in by it")
             }
-            Err(error) => {
-                let text = error.to_string();
-                if said != text {
-                    tracing::warn!(error = %text, "API keys kept as they were");
-                    said = text;
-                }
+            Err(error) => (error.to_string(), "API keys kept as they were"),
+        };
+        if said != wrong {
+            if !wrong.is_empty() {
+                tracing::warn!(error = %wrong, "{what}");
             }
+            said = wrong;
         }
     }
 }
@@ -140,7 +146,8 @@ mod tests {
         std::fs::write(dir.path().join("web"), format!("sha256:{digest}")).unwrap();
         std::fs::write(dir.path().join(".hidden"), "sk-three").unwrap();
         std::fs::write(dir.path().join("empty"), "").unwrap();
-        let keys = Keys::read(dir.path()).unwrap();
+        let (keys, left_out) = Keys::read(dir.path()).unwrap();
+        assert!(left_out.is_empty(), "{left_out:?}");
         assert_eq!(keys.len(), 2);
         assert_eq!(keys.caller("sk-one"), Some("ci"));
         assert_eq!(keys.caller("sk-two"), Some("web"));
@@ -150,9 +157,13 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_digest_names_its_file() {
+    fn a_bad_digest_is_named_and_left_out_alone() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("ci"), "sha256:zz").unwrap();
-        assert!(Keys::read(dir.path()).unwrap_err().to_string().contains("`ci`"));
+        std::fs::write(dir.path().join("web"), "sk-web").unwrap();
+        let (keys, left_out) = Keys::read(dir.path()).unwrap();
+        assert!(left_out.len() == 1 && left_out[0].to_string().contains("`ci`"), "{left_out:?}");
+        assert_eq!((keys.caller("sk-web"), keys.caller("sha256:zz")), (Some("web"), None));
+        assert!(Keys::read(&dir.path().join("none")).unwrap_err().to_string().contains("access.apiKeys"));
     }
 }

@@ -54,6 +54,36 @@ pub enum Language {
 }
 
 impl Api {
+    /// Every one.
+    pub const ALL: [Api; 5] = [Api::Chat, Api::Completion, Api::Embedding, Api::Messages, Api::Responses];
+
+    /// Its name where it is asked for by name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Api::Chat => "chat",
+            Api::Completion => "completions",
+            Api::Embedding => "embeddings",
+            Api::Messages => "messages",
+            Api::Responses => "responses",
+        }
+    }
+
+    /// What a request is by its members, where no path says it. Several APIs have `messages` or `input`: then a member
+    /// that only the translated one has decides.
+    pub fn of(tree: &Value) -> Api {
+        let has = |names: &[&str]| names.iter().any(|name| tree.get(name).is_some());
+        match (tree.get("messages"), tree.get("prompt"), tree.get("input")) {
+            (Some(_), _, _) if has(&["system", "stop_sequences", "thinking"]) => Api::Messages,
+            (None, Some(_), _) => Api::Completion,
+            (None, None, Some(input)) => {
+                let items = input.as_array().is_some_and(|items| items.iter().any(Value::is_object));
+                let own = ["instructions", "max_output_tokens", "reasoning", "stream", "temperature", "text", "tools"];
+                if items || has(&own) { Api::Responses } else { Api::Embedding }
+            }
+            _ => Api::Chat,
+        }
+    }
+
     /// The call that answers it.
     pub fn call(self) -> Call {
         match self {

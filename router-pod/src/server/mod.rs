@@ -25,12 +25,12 @@ use axum::response::IntoResponse as _;
 use axum::routing::{MethodRouter, get, post};
 use http::{Request, Response, StatusCode};
 use terrace_wire::error::Code;
-use tracing::Span;
 
 use self::answer::Back;
 use self::language::Api;
 use crate::app::App;
 use crate::refusal::Refusal;
+use crate::trace::Trace;
 
 /// The client port's routes.
 pub fn routes(app: Arc<App>) -> Router {
@@ -60,7 +60,7 @@ async fn count_tokens(State(app): State<Arc<App>>, request: Request<Body>) -> Re
 }
 
 async fn list_models(State(app): State<Arc<App>>, request: Request<Body>) -> Response<Body> {
-    let back = Back::new(&app.random.id(), &Span::none());
+    let back = Back::new(&app.random.id(), &Trace::default());
     let listed = chat::in_use(&app).and_then(|used| {
         let caller = admit::caller(&app, &used.snapshot, request.headers())?;
         Ok(models::list(&used.snapshot, caller.rule.as_ref()))
@@ -82,5 +82,5 @@ async fn wrong_method(State(app): State<Arc<App>>) -> Response<Body> {
 }
 
 fn bare(app: &App, refusal: &Refusal) -> Response<Body> {
-    Back::new(&app.random.id(), &Span::none()).refusal(refusal).into_response()
+    Back::new(&app.random.id(), &Trace::default()).refusal(refusal).into_response()
 }

@@ -1,4 +1,7 @@
-//! Rates a minute and requests at once.
+//! What each caller used of its minute, and requests at once.
+//!
+//! Tokens are known only when an answer has ended. So what a request will likely use is taken when it is admitted, and
+//! what it really used is settled when it ends: many requests at once cannot all pass on the same remainder.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -6,22 +9,57 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use terrace_decide::bucket::Bucket;
 
-/// Buckets by caller.
+/// What callers used, by name. Names are those of known keys: there are no more of them than keys.
 #[derive(Debug, Default)]
-pub struct Rates(Mutex<HashMap<String, Bucket>>);
+pub struct Rates(Mutex<HashMap<String, Used>>);
+
+/// What one caller used.
+#[derive(Debug, Default)]
+struct Used {
+    requests: Bucket,
+    tokens: Bucket,
+}
 
 impl Rates {
-    /// Counts one request of a caller, or says in how many microseconds the next one may come.
-    pub fn take(&self, caller: &str, per_minute: u32, now_us: u64) -> Result<(), u64> {
-        let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !buckets.contains_key(caller) {
-            buckets.insert(caller.to_owned(), Bucket::default());
-        }
-        match buckets.get_mut(caller) {
-            Some(bucket) => bucket.take(1, u64::from(per_minute), now_us),
-            None => Ok(()),
+    /// Counts one request of a caller.
+    ///
+    /// # Errors
+    /// In how many microseconds the next one may come.
+    pub fn request(&self, caller: &str, per_minute: u32, now_us: u64) -> Result<(), u64> {
+        self.of(caller, |used| used.requests.take(1, u64::from(per_minute), now_us))
+    }
+
+    /// Takes the tokens that a request of a caller will likely use: all that a minute has, for one that needs more.
+    ///
+    /// # Errors
+    /// In how many microseconds they will be there.
+    pub fn tokens(&self, caller: &str, tokens: u64, per_minute: u32, now_us: u64) -> Result<Taken, u64> {
+        let tokens = tokens.min(u64::from(per_minute));
+        self.of(caller, |used| used.tokens.take(tokens, u64::from(per_minute), now_us))?;
+        Ok(Taken { caller: caller.to_owned(), tokens })
+    }
+
+    /// A request ended, and used so many tokens instead of those taken.
+    pub fn settle(&self, taken: &Taken, used: u64) {
+        self.of(&taken.caller, |of| {
+            if used > taken.tokens { of.tokens.add(used - taken.tokens) } else { of.tokens.back(taken.tokens - used) }
+        });
+    }
+
+    fn of<T>(&self, caller: &str, change: impl FnOnce(&mut Used) -> T) -> T {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match all.get_mut(caller) {
+            Some(used) => change(used),
+            None => change(all.entry(caller.to_owned()).or_default()),
         }
     }
+}
+
+/// Tokens that were taken of a caller's minute for one request.
+#[derive(Debug)]
+pub struct Taken {
+    caller: String,
+    tokens: u64,
 }
 
 /// Requests in flight in this replica.
@@ -59,12 +97,26 @@ mod tests {
     fn a_minutes_worth_passes_at_once_and_then_one_at_a_time() {
         let rates = Rates::default();
         for _ in 0..60 {
-            assert_eq!(rates.take("ci", 60, 1_000_000_000), Ok(()));
+            assert_eq!(rates.request("ci", 60, 1_000_000_000), Ok(()));
         }
-        assert_eq!(rates.take("ci", 60, 1_000_000_000), Err(1_000_000));
-        assert_eq!(rates.take("other", 60, 1_000_000_000), Ok(()));
-        assert_eq!(rates.take("ci", 60, 1_001_000_000), Ok(()));
-        assert!(rates.take("ci", 60, 1_001_000_000).is_err());
+        assert_eq!(rates.request("ci", 60, 1_000_000_000), Err(1_000_000));
+        assert_eq!(rates.request("other", 60, 1_000_000_000), Ok(()));
+        assert_eq!(rates.request("ci", 60, 1_001_000_000), Ok(()));
+        assert!(rates.request("ci", 60, 1_001_000_000).is_err());
+    }
+
+    #[test]
+    fn tokens_are_taken_before_and_settled_after() {
+        let rates = Rates::default();
+        let now = 1_000_000_000;
+        let first = rates.tokens("ci", 600, 1_000, now).unwrap();
+        assert_eq!(rates.tokens("ci", 600, 1_000, now).err(), Some(12_000_000), "200 are missing: 12 seconds");
+        rates.settle(&first, 100);
+        let second = rates.tokens("ci", 900, 1_000, now).unwrap();
+        rates.settle(&second, 1_900);
+        assert!(rates.tokens("ci", 1, 1_000, now + 60_000_000).is_err(), "what was used beyond is owed");
+        assert!(rates.tokens("ci", 1, 1_000, now + 62_000_000).is_ok());
+        assert!(rates.tokens("other", 5_000, 1_000, now).is_ok(), "more than a minute's worth passes on an idle key");
     }
 
     #[test]

@@ -12,10 +12,8 @@ use axum::body::Body;
 use bytes::Bytes;
 use serde_json::Value;
 use terrace_contract::report::Outcome;
-use terrace_telemetry::traces;
 use terrace_wire::sse;
 use tokio::time::Instant;
-use tracing::Span;
 
 use super::rate::Permit;
 use super::writer::Writer;
@@ -30,6 +28,7 @@ use crate::dispatch::rebuild::{self, Names, Tokens};
 use crate::fleet::place::Place;
 use crate::record::Record;
 use crate::sense::tokens;
+use crate::trace::Attempted;
 
 /// Events that are written at once if they have all come: each write costs the system more than the event itself.
 const TOGETHER: usize = 32;
@@ -57,7 +56,7 @@ pub struct Streaming {
     ready: VecDeque<Bytes>,
     ended: bool,
     _permit: Permit,
-    attempt: Span,
+    _attempt: Attempted,
 }
 
 /// The response's body for an answer that streams; none for one that does not.
@@ -69,7 +68,7 @@ pub fn body(
     (writer, prompt_tokens): (Writer, u64),
     permit: Permit,
 ) -> Option<Body> {
-    let Begun { place, connection, names, answer, first_token_at, span } = begun;
+    let Begun { place, connection, names, answer, first_token_at, trace } = begun;
     let Answer::Stream { reader, first, tokens } = answer else { return None };
     let mut streaming = Streaming {
         app,
@@ -89,7 +88,7 @@ pub fn body(
         ready: VecDeque::new(),
         ended: false,
         _permit: permit,
-        attempt: span,
+        _attempt: trace,
     };
     streaming.choices(first);
     Some(Body::from_stream(futures::stream::unfold(Box::new(streaming), |mut streaming| async move {
@@ -196,13 +195,6 @@ impl Streaming {
 
     fn used(&self) -> Tokens {
         self.tokens.unwrap_or(Tokens { input: self.prompt_tokens, output: self.counted, cached: 0 })
-    }
-}
-
-impl Drop for Streaming {
-    fn drop(&mut self) {
-        // However it ended, the attempt lasted until now.
-        traces::end_now(&self.attempt);
     }
 }
 

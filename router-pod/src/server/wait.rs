@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use terrace_contract::policy::OnMiss;
-use terrace_contract::reason::{self, Reason};
+use terrace_contract::reason::Reason;
 use terrace_decide::bucket::part;
 use terrace_decide::explain::explain;
 use terrace_decide::plan::{self, Plan};
@@ -16,10 +16,9 @@ use terrace_decide::queue::{self, LONGEST_US, Refused};
 use terrace_decide::track::Dispatch;
 use terrace_wire::error::Code;
 use tokio::time::Instant;
-use tracing::{Span, field};
 
 use crate::app::App;
-use crate::clock::{figure, micros};
+use crate::clock::micros;
 use crate::fleet::place::Place;
 use crate::job::Job;
 use crate::metrics::{QueueLabels, RouterMetrics};
@@ -67,7 +66,7 @@ pub async fn decided(app: &App, job: &mut Job, record: &mut Record) -> Result<De
         let (plan, first) = now(app, job, record, false);
         let Some(room) = plan.room else {
             stay.outcome = "sent";
-            job.span.record("terrace.queue_us", figure(micros(stay.since.elapsed())));
+            job.trace.queued(micros(stay.since.elapsed()));
             return go(job, plan, first, true);
         };
         let still = queue::still(room, waiting.ahead(), job.signals.deadline.as_ref());
@@ -141,49 +140,18 @@ fn refusal(job: &Job, plan: &Plan, refused: Refused) -> Refusal {
 
 /// Decides by the fleet as it is now. Of those that find no room the first is kept to be explained, and the last of all.
 fn now(app: &App, job: &Job, record: &mut Record, keep: bool) -> (Plan, Option<Place>) {
-    // Those in between would fill the trace with what says nothing new.
-    let span = if keep { span() } else { Span::none() };
-    let (plan, first) = span.in_scope(|| {
-        let now = app.clock.now_us();
-        let (policy, draw) = (&job.in_use.snapshot.policy, app.random.draw());
-        let request = Dispatch::of(&job.signals, Arc::clone(&job.prefix), now);
-        let spent = app.ledger.spent_today(now);
-        app.fleet.plan(&job.in_use, spent, request, now, |view| {
-            let plan = terrace_decide::decide(&job.signals, view, policy, draw);
-            if keep || plan.room.is_none() {
-                record.decided(&job.id, &job.in_use.snapshot, now, || explain(&job.signals, view, policy, &plan));
-            }
-            plan
-        })
+    let now = app.clock.now_us();
+    let (policy, draw) = (&job.in_use.snapshot.policy, app.random.draw());
+    let request = Dispatch::of(&job.signals, Arc::clone(&job.prefix), now);
+    let spent = app.ledger.spent_today(now);
+    let (plan, first) = app.fleet.plan(&job.in_use, spent, request, now, |view| {
+        let plan = terrace_decide::decide(&job.signals, view, policy, draw);
+        if keep || plan.room.is_none() {
+            record.decided(&job.id, &job.in_use.snapshot, now, || explain(&job.signals, view, policy, &plan));
+        }
+        plan
     });
-    if keep || plan.room.is_none() {
-        note(&if keep { span } else { self::span() }, job, &plan);
-    }
+    // The trace shows the last; those before it found no room.
+    job.trace.decided(now, &job.in_use, &plan);
     (plan, first)
-}
-
-fn span() -> Span {
-    tracing::info_span!(
-        target: "terrace_router",
-        "decide",
-        terrace.tier = field::Empty,
-        terrace.reasons = field::Empty,
-        terrace.ruled_out = field::Empty,
-        terrace.scores = field::Empty,
-    )
-}
-
-/// What was decided and why, for the span: names of tiers and reason codes only.
-fn note(span: &Span, job: &Job, plan: &Plan) {
-    if span.is_disabled() {
-        return;
-    }
-    let name = |tier: usize| job.in_use.tiers.get(tier).map_or("", |t| t.name.as_str());
-    let ruled_out: Vec<String> = plan.ruled_out.iter().map(|r| format!("{}:{}", name(r.tier), r.reason)).collect();
-    let scores: Vec<String> = plan.scores.iter().map(|s| format!("{}:{:.3}", name(s.tier), s.now)).collect();
-    span.record("terrace.ruled_out", ruled_out.join(",")).record("terrace.scores", scores.join(","));
-    if let Some(attempt) = plan.attempts.first() {
-        span.record("terrace.tier", attempt.tier.name.as_str());
-        span.record("terrace.reasons", reason::join(&attempt.reasons));
-    }
 }

@@ -114,6 +114,7 @@ async fn keys_are_known_limited_and_reloaded() {
     let rule = |name: &str, rpm, models: &[&str], trust_label| KeyRule {
         name: name.into(),
         requests_per_minute: rpm,
+        tokens_per_minute: None,
         models: models.iter().map(|m| (*m).to_owned()).collect(),
         trust_label,
     };

@@ -9,7 +9,7 @@ const CHAT: &str = "/v1/chat/completions";
 const EXPLAIN: &str = "/v1/explain";
 
 fn rule(name: &str) -> KeyRule {
-    KeyRule { name: name.into(), requests_per_minute: None, models: vec![], trust_label: false }
+    KeyRule { name: name.into(), ..KeyRule::default() }
 }
 
 async fn was(world: &World, id: &str, headers: &[(&str, &str)]) -> Reply {
@@ -27,6 +27,49 @@ async fn ended(world: &World, id: &str) -> Value {
         }
         assert!(std::time::Instant::now() < deadline, "it never ended: {reply:?}");
         tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn every_api_is_explained_by_its_name_or_by_its_looks() {
+    let near = Scripted::new("small", 4, Act::Say("x"));
+    let mut world = World::new();
+    world.agents("edge", Boundary::Device, &[&near]).await;
+    world.start().await;
+    let card = "pay with 4111 1111 1111 1111";
+    let messages = json!([{"role": "user", "content": card}]);
+    // The body, its API, and whether its members alone tell it.
+    for (body, api, told) in [
+        (json!({"model": "auto", "messages": messages}), "chat", true),
+        (json!({"model": "auto", "prompt": card}), "completions", true),
+        (json!({"model": "auto", "max_tokens": 9, "system": "be brief", "messages": messages}), "messages", true),
+        (json!({"model": "auto", "max_tokens": 9, "messages": messages}), "messages", false),
+        (json!({"model": "auto", "input": [{"role": "user", "content": card}]}), "responses", true),
+        (json!({"model": "auto", "instructions": "be brief", "input": card}), "responses", true),
+        (json!({"model": "auto", "input": card}), "responses", false),
+    ] {
+        let by_name = post(world.listen, &format!("{EXPLAIN}?api={api}"), &[], &body).await;
+        assert_eq!(by_name.status, 200, "{api}: {by_name:?}");
+        assert_eq!(
+            by_name.json()["signals"]["class"],
+            "Restricted",
+            "{api}: what is asked is found wherever it stands"
+        );
+        if told {
+            let by_looks = post(world.listen, EXPLAIN, &[], &body).await;
+            assert_eq!(by_looks.json()["signals"], by_name.json()["signals"], "{api}");
+        }
+    }
+    assert_eq!(near.count(), 0);
+    // Its own mistakes are named in its own terms.
+    let wrong = json!({"model": "auto", "max_tokens": 9, "messages": [{"role": "user", "content": 7}]});
+    let reply = post(world.listen, &format!("{EXPLAIN}?api=messages"), &[], &wrong).await;
+    assert_eq!(reply.code(), "invalid_request", "{reply:?}");
+    assert!(reply.json()["error"]["param"].as_str().unwrap().starts_with("/messages/0/content"), "{reply:?}");
+    for query in ["?api=soap", "?what", "?api=chat&api=messages"] {
+        let reply = post(world.listen, &format!("{EXPLAIN}{query}"), &[], &question("hi")).await;
+        assert_eq!(reply.code(), "invalid_request", "{query}: {reply:?}");
+        assert!(reply.json()["error"]["message"].as_str().unwrap().contains("responses"), "{reply:?}");
     }
 }
 

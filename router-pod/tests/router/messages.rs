@@ -177,7 +177,7 @@ async fn keys_come_in_either_header_and_errors_in_anthropics_shape() {
     let agent = Scripted::new("small", 4, Act::Say("x"));
     let mut world = World::new();
     world.agents("edge", Boundary::Device, &[&agent]).await;
-    let rule = KeyRule { name: "ci".into(), trust_label: false, models: vec![], requests_per_minute: None };
+    let rule = KeyRule { name: "ci".into(), ..KeyRule::default() };
     world.snapshot.policy.access = Access::ApiKeys { keys: vec![rule] };
     std::fs::write(world.path("api-keys/ci"), "sk-one").unwrap();
     world.start().await;

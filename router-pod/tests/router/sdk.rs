@@ -21,7 +21,7 @@ async fn drive(program: &str, arguments: impl FnOnce(&str) -> Vec<String>) -> Ou
     let mut world = World::new();
     world.agents("edge", Boundary::Device, &[&tier]).await;
     world.can("edge", &[Feature::Tools, Feature::Logprobs, Feature::JsonSchema, Feature::Embeddings]);
-    let rule = KeyRule { name: "ci".into(), trust_label: false, models: vec![], requests_per_minute: None };
+    let rule = KeyRule { name: "ci".into(), ..KeyRule::default() };
     world.snapshot.policy.access = Access::ApiKeys { keys: vec![rule] };
     std::fs::write(world.path("api-keys/ci"), KEY).unwrap();
     let router = process::start(&mut world).await;

@@ -43,26 +43,39 @@ pub fn command(world: &World) -> Command {
 
 /// Publishes the snapshot and starts a router that follows it, logging everything.
 pub async fn start(world: &mut World) -> Process {
+    start_with(world, &[]).await
+}
+
+/// The same with more flags.
+pub async fn start_with(world: &mut World, more: &[&str]) -> Process {
     world.publish();
     let (log, traces, ports) = (world.path("log"), world.path("traces"), world.path("ports"));
     let child = command(world)
         .args(["--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"])
         .arg(format!("--port-file={}", ports.display()))
+        .args(more)
         .env("TERRACE_TRACE_FILE", &traces)
         .env("TERRACE_LOG", "trace")
         .stderr(Stdio::from(std::fs::File::create(&log).unwrap()))
         .spawn()
         .unwrap();
+    running(world, child).await
+}
+
+/// A router's process once it is ready, with its port file, log and traces where [`World::path`] says.
+pub async fn running(world: &World, child: Child) -> Process {
+    let (log, traces, ports) = (world.path("log"), world.path("traces"), world.path("ports"));
+    let said = || std::fs::read_to_string(&log).unwrap_or_default();
     let deadline = Instant::now() + Duration::from_secs(30);
     while !ports.exists() {
-        assert!(Instant::now() < deadline, "no port file: {}", std::fs::read_to_string(&log).unwrap());
+        assert!(Instant::now() < deadline, "no port file: {}", said());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let addresses: Value = serde_json::from_slice(&std::fs::read(&ports).unwrap()).unwrap();
     let address = |name: &str| addresses[name].as_str().unwrap().parse().unwrap();
-    let process = Process { child, listen: address("listen"), admin: address("admin"), log, traces };
+    let process = Process { child, listen: address("listen"), admin: address("admin"), log: log.clone(), traces };
     while super::get(process.admin, "/readyz", &[]).await.status != 200 {
-        assert!(Instant::now() < deadline, "never ready: {}", std::fs::read_to_string(&process.log).unwrap());
+        assert!(Instant::now() < deadline, "never ready: {}", process.log());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     process
@@ -70,7 +83,7 @@ pub async fn start(world: &mut World) -> Process {
 
 impl Process {
     pub fn log(&self) -> String {
-        std::fs::read_to_string(&self.log).unwrap()
+        std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
     /// Spans so far, one JSON object each.
