@@ -230,6 +230,7 @@ fn policy() -> Policy {
         complexity: Complexity { mode: ComplexityMode::Static, max_prompt_tokens: 100_000 },
         cascade: Cascade::Disabled,
         selection: Strategy::ShortestExpectedCompletion,
+        hedge: Hedge::default(),
         overflow: Overflow { mode: OverflowMode::Predicted, max_percent: 100 },
         degrade: Degrade::Mark,
         learning: LearningMode::Disabled,

@@ -27,12 +27,13 @@ const ROUNDS: usize = 21;
 /// What 0 % may cost more than no traces at all, in one run.
 const GOAL: f64 = 1.03;
 
+async fn count(State(calls): State<Arc<AtomicUsize>>, _: Bytes) {
+    calls.fetch_add(1, Ordering::Relaxed);
+}
+
 /// Takes spans as a collector does, and counts how often it was called.
 async fn collector() -> (SocketAddr, Arc<AtomicUsize>) {
     let calls = Arc::new(AtomicUsize::new(0));
-    let count = async |State(calls): State<Arc<AtomicUsize>>, _: Bytes| {
-        calls.fetch_add(1, Ordering::Relaxed);
-    };
     let app = Router::new().route("/v1/traces", post(count)).with_state(Arc::clone(&calls));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
