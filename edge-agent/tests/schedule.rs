@@ -148,6 +148,27 @@ async fn inputs_that_are_refused_together_have_rates_measured_anew_too() {
     idle(&handle).await;
 }
 
+/// A client that obeys asks again when there may be room, not twenty times a second while one long answer runs.
+#[tokio::test]
+async fn a_full_queue_says_when_a_place_will_be_free() {
+    let (device, handle) = engine(1).await;
+    device.permit(100);
+    // Answers were short so far; this one has outlived them.
+    let (_, long) = handle.submit(request(1, 10, 230)).unwrap();
+    until("the long answer runs", || device.used_up()).await;
+    let waiting: Vec<_> = (0..16).map(|kind| handle.submit(request(kind, 10, 3)).unwrap()).collect();
+    let refused = handle.submit(request(20, 10, 3)).unwrap_err();
+    assert!(matches!(refused, Refused::QueueFull { limit: 16, .. }), "{refused}");
+    let half_of_it = (Device::STEP + Device::SEQUENCE) * 40;
+    assert!(refused.retry_after().unwrap() >= half_of_it, "{refused}");
+    device.open();
+    assert!(collect(long).await.done().usage.completion > 150);
+    for (_, events) in waiting {
+        collect(events).await;
+    }
+    idle(&handle).await;
+}
+
 #[tokio::test]
 async fn a_deadline_that_passes_ends_what_runs_and_what_waits() {
     let (device, handle) = engine(1).await;

@@ -110,7 +110,8 @@ impl EngineHandle {
         }
         let Some(places) = self.shared.claim(choices) else {
             let limit = self.shared.queue_limit;
-            return Err(Refused::QueueFull { limit, retry_after: at_least_some(wait / (limit + 1)) });
+            // The first that ends lets one in from the queue, whose place is then free.
+            return Err(Refused::QueueFull { limit, retry_after: at_least_some(wait) });
         };
         let id = RequestId(self.shared.next_id.fetch_add(1, Relaxed));
         // Room for every event there can be: the loop never waits for a slow reader.

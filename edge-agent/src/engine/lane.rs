@@ -121,9 +121,12 @@ impl Lane {
         Prompt { position: self.position, left: end - self.position }
     }
 
-    /// Tokens of the answer that are still to be expected: at least one while it runs.
+    /// Tokens of the answer that are still to be expected: at least one while it runs. One that has outlived what was
+    /// expected goes on for half of what it has, as far as it may.
     pub(super) fn expected_left(&self) -> u64 {
-        let one = self.expected.saturating_sub(u64::from(self.sequence.completion())).max(1);
+        let (made, most) = (u64::from(self.sequence.completion()), u64::from(self.sequence.request.max_tokens));
+        let more = if made < self.expected { self.expected - made } else { made / 2 };
+        let one = more.min(most.saturating_sub(made)).max(1);
         one + self.siblings.len() as u64 * self.expected
     }
 

@@ -28,20 +28,20 @@ async fn a_late_first_token_is_answered_by_another_device_and_the_first_attempt_
             ask(world.listen).await;
         }
         slow.always(Act::Stall);
-        let before = slow.count();
-        let mut reasons = String::new();
+        // On a busy machine the quick device may seem late too: then the second attempt is the one that loses.
+        let won = "terrace_hedges_total{tier=\"edge\",outcome=\"won\"} ";
+        let mut hedged = 0;
         for _ in 0..100 {
-            if slow.count() > before {
+            if world.metrics().contains(won) {
                 break;
             }
-            let text;
-            (text, reasons) = ask(world.listen).await;
+            let (text, reasons) = ask(world.listen).await;
             assert_eq!(text, "two");
+            hedged += usize::from(reasons.contains("hedged"));
         }
-        assert!(reasons.contains("hedged"), "{reasons}");
-        until("the first attempt is cancelled at its device", || slow.cancelled() == 1 && slow.running() == 0).await;
-        world.until_metrics("terrace_hedges_total{tier=\"edge\",outcome=\"won\"} 1").await;
-        world.until_metrics("terrace_attempts_total{tier=\"edge\",outcome=\"outrun\"} 1").await;
+        assert!(hedged > 0 && world.metrics().contains(won), "{hedged}");
+        until("the first attempt is cancelled at its device", || slow.cancelled() > 0 && slow.running() == 0).await;
+        world.until_metrics("terrace_attempts_total{tier=\"edge\",outcome=\"outrun\"} ").await;
         world.until_metrics("terrace_requests_in_flight 0").await;
     }
 }
