@@ -158,22 +158,6 @@ fn a_late_first_token_is_overtaken_by_a_second_attempt_within_the_retry_budget()
     assert!(without.fates.iter().any(|fate| fate.head.unwrap() - fate.sent > MS(800)), "{:?}", without.fates);
 }
 
-#[test]
-fn a_second_attempt_goes_to_a_tier_that_costs_money_only_where_the_policy_says_so() {
-    for (hedge, paid) in [(HedgeMode::Free, false), (HedgeMode::Any, true)] {
-        // One device and, once the private tier is gone, only the cloud beside it, which has a price.
-        let alone = vec![(MS(100), Fault::Crash(EDGE[1])), (MS(150), Fault::Snapshot(Change::Remove("node")))];
-        let left = one_becomes_slow(hedge, alone, 110);
-        // Whoever wins: a body that the cloud received of a request that the edge was asked too.
-        let mut reached = Vec::new();
-        for tier in left.tiers.iter().filter(|tier| tier.name == "cloud") {
-            reached.extend(tier.received.lock().unwrap().iter().map(|body| body.nonce.clone()));
-        }
-        let twice = hedged(&left).iter().filter(|fate| reached.contains(&fate.ask.nonce)).count();
-        assert_eq!(twice > 0, paid, "{hedge:?}: {twice} of {}", hedged(&left).len());
-    }
-}
-
 /// A request to the private tier, whose link is so slow that the snapshot changes while a connection is made.
 fn changed_while_connecting(label: Class, change: Change) -> Left {
     let asks = vec![Ask { label: Some(label), ..ask(0, MS(500), true, "medium") }];
