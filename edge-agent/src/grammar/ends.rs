@@ -16,7 +16,7 @@ pub(super) fn always(root: &Value) -> bool {
     let mut search = Search { root, known: HashMap::new(), left: PATIENCE };
     loop {
         let before = search.known.len();
-        if parts.iter().filter(|part| !search.ends(**part)).count() == 0 {
+        if parts.iter().filter(|part| !search.ends(part)).count() == 0 {
             return true;
         }
         // Some may have counted as endless only because they were being looked at: once more with what is sure.

@@ -119,7 +119,7 @@ pub async fn begin(app: &App, mut place: Place, order: Order<'_>) -> Result<Begu
     let (now, took_us) = (app.clock.now_us(), micros(started.elapsed()));
     // One that was outrun soon after its own start says nothing of how long it would have taken.
     let late = matches!(result, Err(Failure::Late)) || took_us as f64 > order.forecast_us;
-    if matches!(result, Ok(_)) || (late && matches!(result, Err(Failure::Late | Failure::Outrun))) {
+    if result.is_ok() || (late && matches!(result, Err(Failure::Late | Failure::Outrun))) {
         app.fleet.began(&place.tier.uid, order.stream, took_us);
     }
     match result {
