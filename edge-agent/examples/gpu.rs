@@ -110,7 +110,7 @@ fn products<B: QuantBackend>(device: &B::Device, bytes: usize) -> anyhow::Result
             let began = Instant::now();
             for weights in &all {
                 let x = x.clone().into_primitive().tensor();
-                drop(B::quant_linear(x, weights.clone().into_primitive(), matrix));
+                drop(B::quant_linear(x, 0, weights.clone().into_primitive(), matrix));
             }
             finish::<B>(device)?;
             if round > 0 {

@@ -66,7 +66,8 @@ pub(super) async fn steps(scene: &Scene<'_>, steps: &mut Steps) -> Option<()> {
 }
 
 async fn saturated(scene: &Scene<'_>) -> anyhow::Result<()> {
-    // Simple, so that the edge is where it belongs: a complex one would go to the private tier by itself.
+    // Simple, so that the edge is where it belongs: a complex one would go to the private tier by itself. Long enough that
+    // the first answer is not through before the last question is there.
     let question = "What colour is the sky?";
     let machine = &scene.machine;
     machine.apply_files(SHOP, &scene.place.arg("e2e/manifests/patient.yaml")).await?;
@@ -78,7 +79,7 @@ async fn saturated(scene: &Scene<'_>) -> anyhow::Result<()> {
                 q.header("x-terrace-prefer", "privacy")
                     .header("x-terrace-feature", "patient")
                     .with("--parallel", "44")
-                    .with("--max-tokens", "16")
+                    .with("--max-tokens", "64")
                     .with("--retries", "2")
                     .with("--timeout", "200")
             },

@@ -79,7 +79,7 @@ fn linear<B: QuantBackend>(kind: GgmlType, bytes: &[u8], shape: [usize; 2], x: &
     let length = packed.len();
     let data = TensorData::from_bytes(Bytes::from_bytes_vec(packed), [length], DType::U8);
     let weights = Tensor::<B, 1, Int>::from_data(data, (device, DType::U8)).into_primitive();
-    read::<B>(B::quant_linear(tensor::<B>(x, shape[1], device), weights, matrix))
+    read::<B>(B::quant_linear(tensor::<B>(x, shape[1], device), 0, weights, matrix))
 }
 
 /// Each format's product is that of its numbers, and that of the CPU: for any count of rows, and with a last group of
