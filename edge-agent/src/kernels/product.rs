@@ -45,7 +45,7 @@ pub(super) struct Header<V: Vector> {
 }
 
 /// Whether a kind adds something beside its scale times its number.
-const fn has_mins<V: Vector>(kind: GgmlType) -> bool {
+pub(super) const fn has_mins<V: Vector>(kind: GgmlType) -> bool {
     !matches!(kind, GgmlType::Q8_0) || !V::SIGNED
 }
 
@@ -99,7 +99,7 @@ pub(super) unsafe fn run_scales<V: Vector, K: Kind>(
         match K::KIND {
             GgmlType::Q4_K | GgmlType::Q5_K => {
                 let byte = (index % 4) as i32;
-                scales[0] = V::multiply(header.scales, V::unsigned(header.small[index / 4], byte));
+                scales = [V::multiply(header.scales, V::unsigned(header.small[index / 4], byte)); 2];
                 mins[0] = V::multiply(header.mins, V::unsigned(header.small[2 + index / 4], byte));
             }
             GgmlType::Q6_K => {
@@ -233,10 +233,8 @@ unsafe fn each_run<V: Vector, K: Kind, const ONE: bool>(
             for index in 0..runs {
                 let at = at.add(header(K::KIND) + index * run(K::KIND));
                 // Rows that pass later find the weights near.
-                {
-                    for line in (0..size / runs).step_by(64) {
-                        V::prefetch(at.wrapping_add(AHEAD + line), stride);
-                    }
+                for line in (0..size / runs).step_by(64) {
+                    V::prefetch(at.wrapping_add(AHEAD + line), stride);
                 }
                 let run = read_run::<V, K>(&front, index, at, stride);
                 let x = x.add(block * runs + index);
@@ -254,7 +252,7 @@ unsafe fn each_run<V: Vector, K: Kind, const ONE: bool>(
     }
 }
 
-/// Bytes that one row of activations reads ahead: it is as fast as memory.
+/// Bytes of weights that are read ahead: one row of activations is as fast as memory.
 const AHEAD: usize = 2048;
 
 /// Likewise with the file's numbers and activations as they are: `x` has `count` rows of `columns` numbers.

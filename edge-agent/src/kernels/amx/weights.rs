@@ -26,7 +26,7 @@ pub(super) fn unpack(matrix: &Matrix, bytes: &[u8], first: usize, to: &mut [Tile
         let from = &bytes[group * stride..][..stride + step];
         // SAFETY: a processor with AMX has AVX-512; two groups, or one twice, are there.
         unsafe {
-            let (at, step) = (from.as_ptr(), step);
+            let at = from.as_ptr();
             match matrix.kind {
                 GgmlType::Q4_0 => sixteen::<kinds::Q4_0>(at, step, matrix.columns, tile, to, scales),
                 GgmlType::Q4_1 => sixteen::<kinds::Q4_1>(at, step, matrix.columns, tile, to, scales),
@@ -73,8 +73,7 @@ unsafe fn sixteen<K: Kind>(
             let head = product::read_header::<Lanes, K>(at.add(index * block), stride);
             for index in 0..if header(kind) > 32 { runs } else { 1 } {
                 let (steps, mins) = product::run_scales::<Lanes, K>(&head, index);
-                let last = if matches!(kind, GgmlType::Q6_K) { steps[1] } else { steps[0] };
-                for (step, min) in [(steps[0], first_min(kind, mins)), (last, last_min(kind, mins))] {
+                for (step, min) in steps.into_iter().zip(halves(kind, mins)) {
                     let span = _mm512_mul_ps(step, _mm512_set1_ps(unit));
                     let far = _mm512_abs_ps(_mm512_add_ps(span, min));
                     most =
@@ -96,12 +95,10 @@ unsafe fn sixteen<K: Kind>(
                 let whole = |x: __m512, by: f32| {
                     doubled(_mm512_cvtps_epi32(_mm512_mul_ps(_mm512_mul_ps(x, inverse), _mm512_set1_ps(by))))
                 };
-                let first = (whole(steps[0], unit), whole(first_min(kind, mins), 1.0));
-                let last = if matches!(kind, GgmlType::Q6_K) {
-                    (whole(steps[1], unit), whole(last_min(kind, mins), 1.0))
-                } else {
-                    first
-                };
+                let mins = halves(kind, mins);
+                let first = (whole(steps[0], unit), whole(mins[0], 1.0));
+                let last =
+                    if matches!(kind, GgmlType::Q6_K) { (whole(steps[1], unit), whole(mins[1], 1.0)) } else { first };
                 let column = (index * runs + run_index) * BLOCK;
                 let step = column / 64;
                 let line = column % 64 / 4;
@@ -129,23 +126,17 @@ unsafe fn sixteen<K: Kind>(
     }
 }
 
-/// What the first 16 columns of a run have added; the last 16 of a kind with one scale a run have the same.
+/// What the first 16 columns of a run have added, and the last 16.
 #[inline(always)]
-unsafe fn first_min(kind: GgmlType, mins: [__m512; 2]) -> __m512 {
+unsafe fn halves(kind: GgmlType, mins: [__m512; 2]) -> [__m512; 2] {
     // SAFETY: the callers have AVX-512.
     unsafe {
         match kind {
-            GgmlType::Q8_0 => _mm512_setzero_ps(),
-            GgmlType::Q6_K => _mm512_add_ps(mins[0], mins[1]),
-            _ => mins[0],
+            _ if !product::has_mins::<Lanes>(kind) => [_mm512_setzero_ps(); 2],
+            GgmlType::Q6_K => [_mm512_add_ps(mins[0], mins[1]), mins[0]],
+            _ => [mins[0]; 2],
         }
     }
-}
-
-#[inline(always)]
-unsafe fn last_min(kind: GgmlType, mins: [__m512; 2]) -> __m512 {
-    // SAFETY: the callers have AVX-512.
-    unsafe { if matches!(kind, GgmlType::Q8_0) { _mm512_setzero_ps() } else { mins[0] } }
 }
 
 /// Sixteen numbers of 16 bits, each four times: of the rows whose bytes are the lower halves of each 16 bytes, and of the
