@@ -133,7 +133,13 @@ fn network(target: Target, path: &str) -> anyhow::Result<Vec<Value>> {
     let mut rates = [Vec::new(), Vec::new(), Vec::new()];
     for round in 0..=ROUNDS.min(3) {
         let mut run = |sequences: usize, tokens: &[u32], position: usize| {
-            let feed = |blocks| Feed { blocks, tokens, position, generated: tokens.len() == 1, wanted: Wanted::NEXT };
+            let feed = |blocks| Feed {
+                blocks,
+                tokens,
+                position,
+                prompt: if tokens.len() == 1 { 0 } else { tokens.len() },
+                wanted: Wanted::NEXT,
+            };
             let feeds: Vec<Feed<'_>> = tables.iter().take(sequences).map(|blocks| feed(blocks.as_slice())).collect();
             model.network.step(&feeds).len()
         };

@@ -32,8 +32,8 @@ fn main() -> anyhow::Result<()> {
     let all: Vec<u32> = (0..(BATCH * CONTEXT / BLOCK_TOKENS) as u32).collect();
     let tables: Vec<&[u32]> = all.chunks(CONTEXT / BLOCK_TOKENS).collect();
     let mut step = |sequences: usize, tokens: &[u32], position: usize| {
-        let generated = tokens.len() == 1;
-        let feed = |blocks| Feed { blocks, tokens, position, generated, wanted: Wanted::NEXT };
+        let prompt = if tokens.len() == 1 { 0 } else { tokens.len() };
+        let feed = |blocks| Feed { blocks, tokens, position, prompt, wanted: Wanted::NEXT };
         let feeds: Vec<_> = tables[..sequences].iter().copied().map(feed).collect();
         timed(|| model.network.step(&feeds))
     };

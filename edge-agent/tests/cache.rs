@@ -146,7 +146,7 @@ async fn hidden_states_are_the_networks_mean_and_last() {
     let mut network = model(1, None).network;
     let blocks: Vec<u32> = (0..6).collect();
     let wanted = Wanted { logits: Rows::None, hidden: Some(Pooling::MeanAndLast) };
-    let prompt = Feed { blocks: &blocks, tokens: &tokens, position: 0, generated: false, wanted };
+    let prompt = Feed { blocks: &blocks, tokens: &tokens, position: 0, prompt: tokens.len(), wanted };
     let output = network.step(&[prompt]).remove(0);
     let expected = output.hidden.unwrap();
 

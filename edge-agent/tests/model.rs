@@ -25,7 +25,7 @@ fn error(found: &[f32], expected: &[f64]) -> f64 {
 }
 
 fn feed<'a>(blocks: &'a [u32], tokens: &'a [u32], position: usize) -> Feed<'a> {
-    Feed { blocks, tokens, position, generated: false, wanted: Wanted::NEXT }
+    Feed { blocks, tokens, position, prompt: tokens.len(), wanted: Wanted::NEXT }
 }
 
 const POSITIONS: usize = 40;
@@ -135,7 +135,7 @@ fn chunks_batches_and_blocks_change_no_bit() {
         // Alone and beside another sequence, in chunks that end inside blocks and at their borders.
         for (turn, len) in [17, 1, 14, 1, 1, 33, 30, 1, 1, 1].into_iter().enumerate() {
             let chunk = Feed { wanted: both, ..feed(&parts, &tokens[position..position + len], position) };
-            let beside = Feed { generated: true, ..feed(&others, &other[position..position + len], position) };
+            let beside = Feed { prompt: 0, ..feed(&others, &other[position..position + len], position) };
             let silent =
                 Feed { wanted: Wanted::default(), ..feed(&others, &other[position..position + len], position) };
             let step = match turn % 3 {
@@ -158,6 +158,19 @@ fn chunks_batches_and_blocks_change_no_bit() {
         let mean = |sum: &[f64]| sum.iter().map(|x| (x / tokens.len() as f64) as f32).collect::<Vec<f32>>();
         assert_eq!(mean(&sum), mean(&hidden.sum), "{family:?} {kind:?}");
     }
+}
+
+#[test]
+fn the_rest_of_a_prompt_is_the_same_behind_a_cached_beginning() {
+    let tokens: Vec<u32> = (0..60).map(|i| (i * 53 + 7) % VOCABULARY as u32).collect();
+    let (_, mut model) = load(tiny::model(Kind::Q4_1), 2);
+    let whole = Feed { prompt: 44, ..feed(&[0, 1, 2, 3], &tokens, 0) };
+    let beside = feed(&[8, 9, 10, 11], &tokens, 0);
+    let expected = model.network.step(&[whole, beside]).remove(0);
+    assert_eq!(expected.logits.len(), 1);
+    model.network.step(&[feed(&[4, 5, 6, 7], &tokens[..44], 0)]);
+    let rest = Feed { prompt: 0, ..feed(&[4, 5, 6, 7], &tokens[44..], 44) };
+    assert_eq!(model.network.step(&[rest]).remove(0), expected);
 }
 
 #[test]

@@ -157,8 +157,8 @@ impl Record {
     }
 
     /// What an answer, or an event of one, says of the device's time. Only a fleet's agents are asked, and believed.
-    pub fn took(&mut self, said: &Value) {
-        let Some(said) = said.get("terrace") else { return };
+    pub fn took(&mut self, terrace: Option<&Value>) {
+        let Some(said) = terrace else { return };
         let agent = self.tier.as_ref().is_some_and(|tier| matches!(tier.backend, Backend::Fleet(_)));
         if let (true, Some(us)) = (agent, said.pointer("/cost/computeUs").and_then(Value::as_u64)) {
             self.compute_us = us;

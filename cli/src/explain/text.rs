@@ -119,6 +119,7 @@ fn attempt(number: usize, attempt: &Attempt, line: &mut impl FnMut(String)) {
         (attempt.overflow, ", overflow"),
         (attempt.degraded, ", marked degraded"),
         (attempt.only_after_failure, ", only after a failure"),
+        (attempt.insists, ", though it may be down: nothing else is left"),
     ];
     let marks: String = marks.into_iter().filter(|(on, _)| *on).map(|(_, mark)| mark).collect();
     line(format!(

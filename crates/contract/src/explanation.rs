@@ -216,6 +216,9 @@ pub struct Attempt {
     pub degraded: bool,
     /// Only when the attempts before it failed, not when they were merely full.
     pub only_after_failure: bool,
+    /// Tried although it is believed to be down, since nothing else is left.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub insists: bool,
     /// What is forecast of its first device, or of the endpoint.
     pub forecast: Forecast,
     /// Expected price, micro-units.

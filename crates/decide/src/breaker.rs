@@ -5,6 +5,8 @@
 //!
 //! Each attempt is let through in a turn, and only those of the present one are heard: what was under way when it opened
 //! says nothing of now, however late it comes back, and does not pass for the probe.
+//!
+//! What is open is only believed to be broken. An attempt that has nowhere else to go insists, and shows it.
 
 use serde::{Deserialize, Serialize};
 
@@ -51,7 +53,11 @@ impl Event {
 
 /// When an attempt was let through: before it opened, as the probe, or after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Turn(u64);
+pub struct Turn {
+    number: u64,
+    /// It was open, and let it through all the same.
+    insists: bool,
+}
 
 /// The breaker of one device or endpoint. A plain value: its owner keeps it behind its own lock.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -87,26 +93,38 @@ impl Breaker {
                 self.turn += 1;
             }
         }
-        Some(Turn(self.turn))
+        Some(Turn { number: self.turn, insists: false })
+    }
+
+    /// The same for an attempt that has nowhere else to go: it passes although it is open. If it goes well that closes it;
+    /// if not, nothing new is known.
+    pub fn insist(&mut self, now_us: u64) -> Turn {
+        self.admit(now_us).unwrap_or(Turn { number: self.turn, insists: true })
+    }
+
+    /// One of the two.
+    pub(crate) fn admit_or_insist(&mut self, insists: bool, now_us: u64) -> Option<Turn> {
+        if insists { Some(self.insist(now_us)) } else { self.admit(now_us) }
     }
 
     /// Gives back a probe that ended without saying anything about the other side (client gone, 4xx, 429).
     pub fn release(&mut self, turn: Turn) {
-        if turn.0 == self.turn {
+        if turn.number == self.turn && !turn.insists {
             self.probe = None;
         }
     }
 
     /// Records how an attempt of this turn went.
     pub fn record(&mut self, now_us: u64, turn: Turn, event: Event) {
-        if turn.0 != self.turn {
+        if turn.number != self.turn {
             return;
         }
         if let Some((_, pause)) = self.open {
-            // Of the turn that began when it opened, only the probe was let through.
+            // Of the turn that began when it opened, only the probe was let through, and those that had nowhere else to go.
             match event {
                 // The probe's own turn goes on: how it ends still counts.
                 Event::Ok | Event::Began => *self = Self { turn: self.turn, ..Self::default() },
+                Event::Slow | Event::Failed if turn.insists => {}
                 Event::Slow | Event::Failed => self.pause(now_us, (pause * 2).min(LONGEST_PAUSE_US)),
             }
             return;
@@ -140,6 +158,29 @@ mod tests {
     fn one(breaker: &mut Breaker, now_us: u64, event: Event) {
         let turn = turn(breaker, now_us);
         breaker.record(now_us, turn, event);
+    }
+
+    #[test]
+    fn an_attempt_that_insists_closes_it_if_it_goes_well_and_says_nothing_if_not() {
+        for (event, state) in [
+            (Event::Failed, BreakerState::Open),
+            (Event::Slow, BreakerState::Open),
+            (Event::Began, BreakerState::Closed),
+        ] {
+            let mut breaker = opened();
+            let turn = breaker.insist(0);
+            breaker.record(0, turn, event);
+            assert_eq!(breaker.state(0), state, "{event:?}");
+            assert_ne!(breaker.state(FIRST_PAUSE_US), BreakerState::Open, "{event:?}: the pause is no longer for it");
+        }
+        // It does not take the probe's place, nor give it back.
+        let mut breaker = opened();
+        let insisting = breaker.insist(0);
+        let probe = turn(&mut breaker, FIRST_PAUSE_US);
+        breaker.release(insisting);
+        assert_eq!(breaker.admit(FIRST_PAUSE_US), None, "the probe still holds it");
+        breaker.record(FIRST_PAUSE_US, probe, Event::Ok);
+        assert_eq!(breaker.state(FIRST_PAUSE_US), BreakerState::Closed);
     }
 
     fn opened() -> Breaker {

@@ -117,27 +117,35 @@ pub struct Up {
     pub freshness: Freshness,
 }
 
-/// Whether a device can take the request; `domain` is the router's, if the tier serves its own domain alone.
+/// Whether a device can take the request; `domain` is the router's, if the tier serves its own domain alone. One that
+/// `insists` takes a device that is only believed to be down for one whose report is old.
 ///
 /// # Errors
 /// Why not.
 #[inline]
-pub fn device(signals: &Signals, domain: Option<&str>, d: &DeviceView) -> Result<Up, Reason> {
+pub fn device(signals: &Signals, domain: Option<&str>, d: &DeviceView, insists: bool) -> Result<Up, Reason> {
     let freshness = d.freshness();
     let in_flight = in_flight(d, freshness);
     if domain.is_some_and(|own| own.is_empty() || own != &*d.facts.domain) {
         Err(Reason::Locality)
     } else if !d.ready {
         Err(Reason::NoDevice)
-    } else if d.breaker == BreakerState::Open {
+    } else if !insists && d.breaker == BreakerState::Open {
         Err(Reason::BreakerOpen)
-    } else if freshness == Freshness::Silent {
+    } else if !insists && freshness == Freshness::Silent {
         Err(Reason::StaleLoad)
     } else if full(signals, d, in_flight) {
         Err(Reason::Saturated)
     } else {
-        Ok(Up { in_flight, freshness })
+        let old = freshness == Freshness::Silent;
+        Ok(Up { in_flight, freshness: if old { Freshness::Stale } else { freshness } })
     }
+}
+
+/// Whether a reason says only what is believed of a place: it may be wrong, and a request that has nowhere else to go
+/// finds out.
+pub fn is_belief(reason: Reason) -> bool {
+    matches!(reason, Reason::BreakerOpen | Reason::StaleLoad)
 }
 
 /// The state of a fleet of which so many devices are up, and the others were ruled out for these reasons.

@@ -10,7 +10,7 @@ use crate::breaker::{Breaker, Event};
 use crate::bucket::{Bucket, part};
 use crate::correction::Correction;
 use crate::fit::Fit;
-use crate::track::Ticket;
+use crate::track::{Dispatch, Ticket};
 use crate::view::EndpointView;
 
 /// The pause after a 429 that names none.
@@ -55,8 +55,9 @@ impl EndpointTrack {
         }
     }
 
-    /// Counts a request of so many tokens before it is sent; none: its breaker or a limit holds it back.
-    pub fn admit(&mut self, limits: &EndpointLimits, routers: u32, tokens: u64, now_us: u64) -> Option<Ticket> {
+    /// Counts a request before it is sent; none: its breaker or a limit holds it back.
+    pub fn admit(&mut self, limits: &EndpointLimits, routers: u32, request: &Dispatch, now_us: u64) -> Option<Ticket> {
+        let tokens = u64::from(request.prompt_tokens);
         let full = limits.concurrency.is_some_and(|n| self.in_flight >= part(n, routers));
         let per_minute = |limit: Option<u32>| limit.map(|n| u64::from(part(n, routers)));
         let (requests, token_limit) = (per_minute(limits.requests_per_minute), per_minute(limits.tokens_per_minute));
@@ -67,7 +68,7 @@ impl EndpointTrack {
         {
             return None;
         }
-        let turn = self.breaker.admit(now_us)?;
+        let turn = self.breaker.admit_or_insist(request.insists, now_us)?;
         if let Some(n) = requests {
             let _ = self.requests.take(1, n, now_us);
         }
@@ -143,36 +144,40 @@ impl EndpointTrack {
 mod tests {
     use super::*;
 
+    fn of(prompt_tokens: u32) -> Dispatch {
+        Dispatch { prompt_tokens, output_tokens: 1, deadline_us: None, prefix: Default::default(), insists: false }
+    }
+
     #[test]
     fn limits_are_shared_by_replicas_and_a_place_is_given_back() {
         let mut endpoint = EndpointTrack::default();
         let limits = EndpointLimits { concurrency: Some(2), requests_per_minute: Some(4), tokens_per_minute: None };
-        let first = endpoint.admit(&limits, 2, 10, 1).unwrap();
-        assert!(endpoint.admit(&limits, 2, 10, 1).is_none(), "one of two replicas has one of two");
+        let first = endpoint.admit(&limits, 2, &of(10), 1).unwrap();
+        assert!(endpoint.admit(&limits, 2, &of(10), 1).is_none(), "one of two replicas has one of two");
         assert_eq!(endpoint.view(&limits, 2, true, 1).concurrency_left, Some(0));
         endpoint.release(first, true);
-        let second = endpoint.admit(&limits, 2, 10, 1).unwrap();
+        let second = endpoint.admit(&limits, 2, &of(10), 1).unwrap();
         endpoint.release(second, true);
         assert_eq!(endpoint.view(&limits, 2, true, 1).requests_left, Some(0));
-        assert!(endpoint.admit(&limits, 2, 10, 1).is_none(), "two of four a minute are used");
+        assert!(endpoint.admit(&limits, 2, &of(10), 1).is_none(), "two of four a minute are used");
     }
 
     #[test]
     fn tokens_count_what_an_answer_used_beyond_what_was_taken() {
         let mut endpoint = EndpointTrack::default();
         let limits = EndpointLimits { tokens_per_minute: Some(1_000), ..EndpointLimits::default() };
-        assert!(endpoint.admit(&limits, 1, 400, 60_000_000).is_some());
+        assert!(endpoint.admit(&limits, 1, &of(400), 60_000_000).is_some());
         endpoint.rest(500, 500, 1);
         assert_eq!(endpoint.view(&limits, 1, true, 60_000_000).tokens_left, Some(100));
-        assert!(endpoint.admit(&limits, 1, 400, 60_000_000).is_none());
+        assert!(endpoint.admit(&limits, 1, &of(400), 60_000_000).is_none());
     }
 
     #[test]
     fn a_429_pauses_for_as_long_as_it_asks() {
         let (mut endpoint, none) = (EndpointTrack::default(), EndpointLimits::default());
         endpoint.cool(Some(5_000_000), 0);
-        assert!(endpoint.is_cooling(4_999_999) && endpoint.admit(&none, 1, 1, 4_999_999).is_none());
-        assert!(endpoint.admit(&none, 1, 1, 5_000_000).is_some());
+        assert!(endpoint.is_cooling(4_999_999) && endpoint.admit(&none, 1, &of(1), 4_999_999).is_none());
+        assert!(endpoint.admit(&none, 1, &of(1), 5_000_000).is_some());
     }
 
     #[test]

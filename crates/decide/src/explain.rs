@@ -129,6 +129,7 @@ fn attempt(attempt: &plan::Attempt) -> Attempt {
         overflow: attempt.overflow,
         degraded: attempt.degraded,
         only_after_failure: attempt.only_after_failure,
+        insists: attempt.insists,
         forecast: forecast(attempt.forecast),
         cost_micros: attempt.cost_micros,
     }

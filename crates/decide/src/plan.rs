@@ -201,6 +201,10 @@ pub struct Attempt {
     /// Only when the attempts before it failed (connection, 5xx, cut), not when they were merely full:
     /// `overflow.mode: Disabled`.
     pub only_after_failure: bool,
+    /// Goes to what is only believed to be down (an open breaker, no report for long), since nothing else is left: load
+    /// fails open.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub insists: bool,
     /// What is forecast of the first device, or of the endpoint.
     pub forecast: Forecast,
     /// Expected price, micro-units.

@@ -69,6 +69,8 @@ struct Rung {
     cost_micros: u64,
     /// When it is full: what would come of waiting for room.
     room: Option<Room>,
+    /// When it is only believed to be down: its forecast if it is not. `devices` are those to try.
+    doubted: Option<Forecast>,
 }
 
 impl Rung {
@@ -116,6 +118,7 @@ fn rung(
         availability: 0.0,
         cost_micros,
         room: None,
+        doubted: None,
     };
     match &here.serving {
         Serving::Devices(devices) => {
@@ -123,7 +126,7 @@ fn rung(
                 let deadline = signals.deadline.as_ref();
                 let context = select::Context { selection, deadline, turn: here.turn, draw };
                 let domain = here.tier.topology_key.is_some().then_some(view.domain.as_str());
-                let (known, check) = (ruled_out.len(), |d: &DeviceView| constrain::device(signals, domain, d));
+                let (known, check) = (ruled_out.len(), |d: &DeviceView| constrain::device(signals, domain, d, false));
                 let mut out = |device, reason| ruled_out.push(RuledOut { tier, device: Some(device), reason });
                 let (up, choice) = select::choose(context, work, devices, check, &mut out);
                 rung.state = constrain::fleet_state(up, ruled_out[known..].iter().map(|out| out.reason));
@@ -131,6 +134,11 @@ fn rung(
                     (rung.now, rung.likely, rung.idle, rung.feasible) = (Some(now), Some(likely), idle, feasible);
                     rung.availability = up as f64 / devices.len() as f64;
                     rung.devices = order;
+                } else if ruled_out[known..].iter().any(|out| constrain::is_belief(out.reason)) {
+                    let insists = |d: &DeviceView| constrain::device(signals, domain, d, true);
+                    if let (_, Some(choice)) = select::choose(context, work, devices, insists, |_, _| {}) {
+                        (rung.doubted, rung.devices) = (Some(choice.now), choice.devices);
+                    }
                 }
             }
             if !rung.up() {
@@ -159,6 +167,7 @@ fn rung(
                 rung.feasible = predict::feasible(likely, signals.deadline.as_ref());
                 rung.availability = if e.breaker == BreakerState::Closed { 1.0 } else { 0.5 };
             }
+            rung.doubted = matches!(rung.state, State::Down(reason) if constrain::is_belief(reason)).then_some(now);
         }
     }
     if let State::Full(reason) | State::Down(reason) = rung.state {
@@ -238,6 +247,7 @@ impl Planner<'_> {
             }));
         }
 
+        let spent_none = spent.is_none();
         let attempts = match spent {
             Some((_, reason)) if self.policy.degrade == Degrade::Mark => self.nearest(reason),
             _ => self.order(leave, on_miss, capped, farther, nearer),
@@ -245,9 +255,33 @@ impl Planner<'_> {
         let (decided, scores) = (Some(self.tier_ref(decided)), self.scores.to_vec());
         if attempts.is_empty() {
             let room = if capped { None } else { self.room(on_miss) };
+            let attempts = if room.is_none() && spent_none { self.insisting() } else { Vec::new() };
+            if !attempts.is_empty() {
+                return Plan { outcome: Outcome::Go, decided, attempts, scores, ruled_out, room };
+            }
             return Plan { room, ..refused(self.refusal(capped, &ruled_out), decided, scores, ruled_out) };
         }
         Plan { outcome: Outcome::Go, decided, attempts, scores, ruled_out, room: None }
+    }
+
+    /// Nothing is left of which anything good is known: what is only believed to be down, the decided tier first.
+    fn insisting(&self) -> Vec<Attempt> {
+        let farther = (self.best + 1..self.rungs.len()).filter(|&at| self.rungs[at].able);
+        let out = may_overflow(self.view.overflow, self.policy.overflow.max_percent);
+        let nearer = (0..self.best).rev().filter(|_| self.policy.degrade == Degrade::Mark);
+        let order = [self.best].into_iter().chain(farther.filter(|_| out)).chain(nearer);
+        let attempt = |at: usize| {
+            let rung = &self.rungs[at];
+            let (Some(_), State::Down(reason)) = (rung.doubted, rung.state) else { return None };
+            let attempt = match at.cmp(&self.best) {
+                Ordering::Less => self.degraded(at),
+                Ordering::Equal => self.attempt(rung, Vec::new()),
+                Ordering::Greater => self.overflow(at, Reason::OverflowDown, false),
+            };
+            let reasons = [attempt.reasons.as_slice(), &[reason]].concat();
+            Some(Attempt { reasons, insists: true, ..attempt })
+        };
+        order.filter_map(attempt).collect()
     }
 
     /// What is used up of the request's chain, as an error and as a reason.
@@ -373,7 +407,8 @@ impl Planner<'_> {
             overflow: false,
             degraded: false,
             only_after_failure: false,
-            forecast: rung.now.unwrap_or(rung.idle),
+            insists: false,
+            forecast: rung.now.or(rung.doubted).unwrap_or(rung.idle),
             cost_micros: rung.cost_micros,
         }
     }

@@ -87,6 +87,8 @@ pub struct Dispatch {
     pub deadline_us: Option<u64>,
     /// What its prompt begins with.
     pub prefix: Arc<Prefix>,
+    /// Whether it goes there although the breaker is open, see [`crate::plan::Attempt::insists`].
+    pub insists: bool,
 }
 
 impl Dispatch {
@@ -97,7 +99,13 @@ impl Dispatch {
             output_tokens: signals.expected_output_tokens,
             deadline_us: signals.deadline.map(|deadline| now_us.saturating_add(deadline.total_us)),
             prefix,
+            insists: false,
         }
+    }
+
+    /// For an attempt that insists, or does not.
+    pub fn insisting(self, insists: bool) -> Self {
+        Self { insists, ..self }
     }
 }
 
@@ -118,7 +126,7 @@ impl Ticket {
 impl Track {
     /// Counts a request before it is sent; none: the breaker is open.
     pub fn admit(&mut self, request: Dispatch, now_us: u64) -> Option<Ticket> {
-        let turn = self.breaker.admit(now_us)?;
+        let turn = self.breaker.admit_or_insist(request.insists, now_us)?;
         let (number, step_us) = (self.next, self.step_us());
         self.next += 1;
         self.in_flight.push_back(Sent { number, at_us: now_us, request, step_us, began_us: None, reported: false });
@@ -236,7 +244,13 @@ mod tests {
     }
 
     fn request(prompt_tokens: u32) -> Dispatch {
-        Dispatch { prompt_tokens, output_tokens: 10, deadline_us: Some(3_000_000), prefix: Arc::default() }
+        Dispatch {
+            prompt_tokens,
+            output_tokens: 10,
+            deadline_us: Some(3_000_000),
+            prefix: Arc::default(),
+            insists: false,
+        }
     }
 
     #[test]

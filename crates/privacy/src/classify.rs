@@ -5,10 +5,11 @@
 //! makes the request Restricted.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::BuildHasher as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use foldhash::quality::RandomState;
 use regex_automata::meta::{BuildError, Regex};
 use regex_automata::{Input, PatternSet};
 use serde_json::Value;
@@ -159,7 +160,7 @@ pub struct Classified {
     entities: BTreeMap<String, u32>,
     findings: Vec<Finding>,
     /// Hashes of every text and key that was there: nothing else can be cleared.
-    texts: HashSet<u64>,
+    texts: Texts,
     sensitivity: Arc<Sensitivity>,
     below_floor: bool,
 }
@@ -333,9 +334,12 @@ impl<'r> Seen<'r> {
     }
 }
 
+/// Hashes of texts.
+type Texts = HashSet<u64, RandomState>;
+
 /// Hashes of every string and key of a tree.
-fn texts(body: &Value) -> HashSet<u64> {
-    fn add(value: &Value, into: &mut HashSet<u64>) {
+fn texts(body: &Value) -> Texts {
+    fn add(value: &Value, into: &mut Texts) {
         match value {
             Value::String(s) => {
                 into.insert(hash(s));
@@ -348,13 +352,13 @@ fn texts(body: &Value) -> HashSet<u64> {
             _ => {}
         }
     }
-    let mut into = HashSet::new();
+    let mut into = Texts::default();
     add(body, &mut into);
     into
 }
 
+/// The same for the same text within this process, and no other's: texts whose hashes are alike cannot be prepared.
 fn hash(text: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    hasher.finish()
+    static SECRET: LazyLock<RandomState> = LazyLock::new(RandomState::default);
+    SECRET.hash_one(text)
 }

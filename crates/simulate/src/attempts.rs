@@ -60,13 +60,14 @@ impl Simulation<'_> {
             };
             progress.next += 1;
             let last = progress.next == progress.steps.len();
-            let (overflow, degraded, forecast) = {
+            let (overflow, degraded, (forecast, insists)) = {
                 let attempt = &progress.attempts[attempt];
                 if attempt.only_after_failure && !progress.faulty {
                     continue;
                 }
-                (attempt.overflow, attempt.degraded, attempt.forecast)
+                (attempt.overflow, attempt.degraded, (attempt.forecast, attempt.insists))
             };
+            let dispatch = dispatch.clone().insisting(insists);
             let Some(ticket) = self.routers[router].admit(self.world, site, &dispatch, self.now_us) else { continue };
             let progress = &mut self.progress[request];
             if overflow && !std::mem::replace(&mut progress.overflowed, true) {

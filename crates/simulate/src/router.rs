@@ -160,7 +160,7 @@ impl Router {
             return self.device(site)?.admit(request.clone(), now_us);
         }
         let limits = limits(&world.rungs.get(site.rung)?.tier.backend);
-        self.endpoint(site)?.admit(&limits, world.routers, request.prompt_tokens.into(), now_us)
+        self.endpoint(site)?.admit(&limits, world.routers, request, now_us)
     }
 
     /// A request was decided for a rung.

@@ -18,6 +18,7 @@ pub mod message;
 pub mod messages;
 pub mod models;
 pub mod params;
+pub mod passing;
 pub mod pointer;
 pub mod responses;
 pub mod shape;

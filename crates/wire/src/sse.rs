@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Buf as _, BufMut, Bytes, BytesMut};
 use serde::Serialize;
 
 /// The last event of an OpenAI stream.
@@ -114,10 +114,12 @@ impl Decoder {
     pub fn push(&mut self, chunk: &[u8]) -> Result<Vec<Event>, BrokenStream> {
         self.buffer.extend_from_slice(chunk);
         let mut events = Vec::new();
-        while let Some(at) = self.buffer[self.scanned..].iter().position(|b| *b == b'\n') {
-            let line = self.buffer.split_to(self.scanned + at + 1);
-            self.scanned = 0;
-            let line = std::str::from_utf8(&line).map_err(|_| BrokenStream::NotUtf8)?.trim_end_matches(['\n', '\r']);
+        let buffer = std::mem::take(&mut self.buffer);
+        let (mut read, mut scanned) = (0, self.scanned);
+        while let Some(at) = memchr::memchr(b'\n', &buffer[scanned..]) {
+            let line = &buffer[read..scanned + at];
+            (read, scanned) = (scanned + at + 1, scanned + at + 1);
+            let line = std::str::from_utf8(line).map_err(|_| BrokenStream::NotUtf8)?.trim_end_matches('\r');
             if line.is_empty() {
                 let event = std::mem::take(&mut self.current);
                 if std::mem::take(&mut self.has_data) {
@@ -127,6 +129,8 @@ impl Decoder {
             }
             self.field(line);
         }
+        self.buffer = buffer;
+        self.buffer.advance(read);
         self.scanned = self.buffer.len();
         if self.buffer.len() + self.current.data.len() > MAX_EVENT_BYTES {
             return Err(BrokenStream::TooLong);

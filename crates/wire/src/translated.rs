@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde_json::Value;
 
+use crate::passing::{Choice, Part};
 use crate::pointer::Pointer;
 
 /// A chat completion that stands for a request of another API.
@@ -57,38 +58,43 @@ impl Messages {
 
 /// What a chunk of a chat completion adds to its first choice, the only one that has a counterpart in another API.
 pub(crate) struct Said<'a> {
-    choice: &'a Value,
+    choice: &'a Choice,
 }
 
 impl<'a> Said<'a> {
     /// Of these choices.
-    pub(crate) fn each(choices: &'a [Value]) -> impl Iterator<Item = Self> {
-        let first = |choice: &&Value| choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;
-        choices.iter().filter(first).map(|choice| Self { choice })
+    pub(crate) fn each(choices: &'a [Choice]) -> impl Iterator<Item = Self> {
+        choices.iter().filter(|choice| choice.index == 0).map(|choice| Self { choice })
     }
 
-    fn delta(&self, name: &str) -> Option<&'a Value> {
-        self.choice.get("delta")?.get(name)
+    fn text_of(&self, member: impl Fn(&'a Part) -> Option<&'a Value>) -> &'a str {
+        self.choice.delta.as_ref().and_then(|part| member(part)?.as_str()).unwrap_or_default()
     }
 
-    /// Text of this name, empty if there is none.
-    pub(crate) fn text(&self, name: &str) -> &'a str {
-        self.delta(name).and_then(Value::as_str).unwrap_or_default()
+    /// Its text, empty if there is none.
+    pub(crate) fn content(&self) -> &'a str {
+        self.text_of(|part| part.content.as_ref())
+    }
+
+    /// Text of a refusal, empty if there is none.
+    pub(crate) fn refusal(&self) -> &'a str {
+        self.text_of(|part| part.refusal.as_deref())
     }
 
     /// Parts of calls.
     pub(crate) fn calls(&self) -> impl Iterator<Item = &'a Value> + use<'a> {
-        self.delta("tool_calls").and_then(Value::as_array).into_iter().flatten()
+        let calls = self.choice.delta.as_ref().and_then(|part| part.tool_calls.as_ref()?.as_array());
+        calls.into_iter().flatten()
     }
 
     /// Log-probabilities of its text.
     pub(crate) fn logprobs(&self) -> Option<&'a Value> {
-        self.choice.pointer("/logprobs/content")
+        self.choice.logprobs.get("content")
     }
 
     /// Why it ended, if it did.
     pub(crate) fn finish(&self) -> Option<&'a str> {
-        self.choice.get("finish_reason").and_then(Value::as_str)
+        self.choice.finish_reason.as_deref()
     }
 }
 

@@ -12,6 +12,9 @@ use super::sequence::Sequence;
 use super::shared::Place;
 use crate::model::{Hidden, Pooling, Rows, Wanted};
 
+/// Tokens at a prompt's end that are computed as an answer's: one tile of rows, for which either way takes as long.
+const PROMPT_END: usize = 16;
+
 /// A sequence that runs, or that waits to go on.
 pub(super) struct Lane {
     /// Admissions are numbered: the largest number is the youngest.
@@ -113,6 +116,15 @@ impl Lane {
     /// Where its prompt ends, and its answer begins.
     pub(super) fn border(&self) -> usize {
         self.sequence.request.prompt.len()
+    }
+
+    /// Of so many of its next tokens, how many are computed as a prompt's. The prompt's last ones are not: behind a cached
+    /// beginning they are often all that is left, and where unpacking weights for many rows takes longer than multiplying
+    /// for few, the answer would begin later.
+    pub(super) fn as_prompt(&self, tokens: usize) -> usize {
+        let whole = self.sequence.request.hidden == Some(Pooling::MeanAndLast);
+        let end = self.border().saturating_sub(if whole { 0 } else { PROMPT_END });
+        end.saturating_sub(self.position).min(tokens)
     }
 
     /// As the plan sees it. After a preemption the answer is computed again too, in steps of its own.

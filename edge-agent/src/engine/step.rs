@@ -39,7 +39,7 @@ impl Engine {
                 blocks: lane.table.blocks(),
                 tokens: &lane.tokens[lane.position..lane.position + tokens],
                 position: lane.position,
-                generated: lane.border() <= lane.position,
+                prompt: lane.as_prompt(*tokens),
                 wanted: lane.wanted(*tokens),
             })
             .collect();
@@ -233,8 +233,8 @@ impl Engine {
         let tokens = vec![0; most];
         let mut run = |position: usize, tokens: &[u32]| {
             let began = self.clock.now();
-            let generated = tokens.len() == 1;
-            self.network.step(&[Feed { blocks, tokens, position, generated, wanted: Wanted::NEXT }]);
+            let prompt = if tokens.len() == 1 { 0 } else { tokens.len() };
+            self.network.step(&[Feed { blocks, tokens, position, prompt, wanted: Wanted::NEXT }]);
             self.shared.moved();
             self.clock.now().duration_since(began)
         };

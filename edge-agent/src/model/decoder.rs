@@ -188,25 +188,27 @@ where
 {
     fn step(&mut self, feeds: &[Feed<'_>]) -> Vec<Output> {
         // Rows of prompts stand together, in front.
-        let (prompts, answers): (Vec<_>, Vec<_>) = (0..feeds.len()).partition(|&at| !feeds[at].generated);
-        let order: Vec<usize> = [prompts, answers].concat();
-        let prompts = feeds.iter().filter(|f| !f.generated).map(|f| f.tokens.len()).sum();
-        let feeds: Vec<&Feed<'_>> = order.iter().map(|&at| &feeds[at]).collect();
+        let parts = feeds.iter().enumerate().flat_map(|(at, feed)| feed.parts().map(move |part| (at, part)));
+        let (prompts, answers): (Vec<_>, Vec<_>) = parts.partition(|(_, part)| part.prompt > 0);
+        let count = feeds.len();
+        let prompt_rows = prompts.iter().map(|(_, part)| part.tokens.len()).sum();
+        let (order, feeds): (Vec<usize>, Vec<Feed<'_>>) = prompts.into_iter().chain(answers).unzip();
         let tokens: Vec<u32> = feeds.iter().flat_map(|f| f.tokens).copied().collect();
         let spans = feeds.iter().map(|f| Span { blocks: f.blocks, position: f.position, len: f.tokens.len() });
         let spans: Vec<Span<'_>> = spans.collect();
         let rows = StepRows::of(&feeds);
-        let Some(hidden) = self.hidden(&tokens, &spans, prompts, &rows.hidden) else {
-            return vec![Output::default(); feeds.len()];
+        let Some(hidden) = self.hidden(&tokens, &spans, prompt_rows, &rows.hidden) else {
+            return vec![Output::default(); count];
         };
         let head = self.weights.head.as_ref().unwrap_or(&self.weights.embedding);
         let logits = pick(hidden.clone(), &rows.logits).map(|x| numbers(head.forward(x, 0))).unwrap_or_default();
         let pooled = feeds.iter().any(|f| f.wanted.hidden.is_some());
         let hidden = if pooled { numbers(hidden) } else { Vec::new() };
         let outputs = rows.outputs(&feeds, &logits, self.config.vocabulary, hidden);
-        let mut placed: Vec<(usize, Output)> = order.into_iter().zip(outputs).collect();
-        placed.sort_unstable_by_key(|(at, _)| *at);
-        placed.into_iter().map(|(_, output)| output).collect()
+        // Of two parts the second has what was wanted.
+        let mut placed = vec![Output::default(); count];
+        order.into_iter().zip(outputs).for_each(|(at, output)| placed[at] = output);
+        placed
     }
 
     fn copy_block(&mut self, from: u32, to: u32) {

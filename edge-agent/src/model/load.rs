@@ -146,7 +146,7 @@ fn warmed(mut network: Box<dyn Network>) -> Box<dyn Network> {
     use super::{Feed, Rows, Wanted};
     for rows in [8, 4, 2, 1] {
         let wanted = Wanted { logits: Rows::All, hidden: None };
-        network.step(&[Feed { blocks: &[0], tokens: &[0; 8][..rows], position: 0, generated: false, wanted }]);
+        network.step(&[Feed { blocks: &[0], tokens: &[0; 8][..rows], position: 0, prompt: rows, wanted }]);
     }
     network
 }

@@ -30,9 +30,9 @@ pub struct Feed<'a> {
     pub tokens: &'a [u32],
     /// Where the first of them stands; everything before is in the cache.
     pub position: usize,
-    /// Whether they are the model's own, sampled before, rather than a prompt's: both are computed the same whenever
-    /// that is, but not by the same instructions.
-    pub generated: bool,
+    /// Of these, from the first on, how many are computed as the many tokens of a prompt. The rest are computed as those
+    /// of an answer: either way a token is computed the same whenever that is, but not by the same instructions.
+    pub prompt: usize,
     /// What is wanted of it.
     pub wanted: Wanted,
 }

@@ -1,6 +1,6 @@
 //! Which rows of a step something is wanted of, and what was computed of them as outputs.
 
-use super::{Feed, Hidden, Output, Pooling, Rows};
+use super::{Feed, Hidden, Output, Pooling, Rows, Wanted};
 
 /// The rows of one step that matter past the last attention.
 pub(super) struct StepRows {
@@ -11,7 +11,7 @@ pub(super) struct StepRows {
 }
 
 impl StepRows {
-    pub(super) fn of(feeds: &[&Feed<'_>]) -> StepRows {
+    pub(super) fn of(feeds: &[Feed<'_>]) -> StepRows {
         let mut rows = StepRows { hidden: Vec::new(), logits: Vec::new() };
         let mut end = 0;
         for feed in feeds {
@@ -27,14 +27,14 @@ impl StepRows {
     /// `logits` and `hidden` hold the rows that [`Self::of`] named; `hidden` may be empty where nobody pools.
     pub(super) fn outputs(
         &self,
-        feeds: &[&Feed<'_>],
+        feeds: &[Feed<'_>],
         logits: &[f32],
         vocabulary: usize,
         hidden: Vec<f32>,
     ) -> Vec<Output> {
         let width = hidden.len() / self.hidden.len().max(1);
         let (mut logits, mut place) = (logits.chunks_exact(vocabulary), 0);
-        let output = |feed: &&Feed<'_>| {
+        let output = |feed: &Feed<'_>| {
             let (states, rows) = counts(feed);
             let own = place * width..(place + states) * width;
             place += states;
@@ -44,6 +44,26 @@ impl StepRows {
             }
         };
         feeds.iter().map(output).collect()
+    }
+}
+
+impl<'a> Feed<'a> {
+    /// A feed whose rows are computed in two ways, as two of the same sequence. What is wanted is wanted of the second, or
+    /// of one alone: then it is not parted.
+    pub(super) fn parts(&self) -> impl Iterator<Item = Feed<'a>> + use<'a> {
+        let len = self.tokens.len();
+        let (of_all, _) = counts(self);
+        let prompt = if of_all == len && len > 1 && self.prompt > 0 { len } else { self.prompt.min(len) };
+        let part = |from: usize, to: usize, prompt, wanted| Feed {
+            blocks: self.blocks,
+            tokens: &self.tokens[from..to],
+            position: self.position + from,
+            prompt,
+            wanted,
+        };
+        let first = (prompt > 0 && prompt < len).then(|| part(0, prompt, prompt, Wanted::default()));
+        let last = if first.is_some() { part(prompt, len, 0, self.wanted) } else { part(0, len, prompt, self.wanted) };
+        first.into_iter().chain([last])
     }
 }
 

@@ -22,7 +22,7 @@ fn load(file: &Gguf, target: Target) -> LoadedModel {
 }
 
 fn feed<'a>(blocks: &'a [u32], tokens: &'a [u32], position: usize, logits: Rows) -> Feed<'a> {
-    Feed { blocks, tokens, position, generated: false, wanted: Wanted { logits, hidden: None } }
+    Feed { blocks, tokens, position, prompt: tokens.len(), wanted: Wanted { logits, hidden: None } }
 }
 
 fn error(found: &[f32], expected: &[f64]) -> f64 {

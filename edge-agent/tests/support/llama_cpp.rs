@@ -124,7 +124,7 @@ fn each_logits(network: &mut dyn Network, tokens: &[u32], mut then: impl FnMut(u
     let wanted = Wanted { logits: Rows::All, hidden: None };
     for (index, chunk) in tokens.chunks(CHUNK).enumerate() {
         let position = index * CHUNK;
-        let prompt = Feed { blocks: &blocks, tokens: chunk, position, generated: false, wanted };
+        let prompt = Feed { blocks: &blocks, tokens: chunk, position, prompt: chunk.len(), wanted };
         let rows = network.step(&[prompt]).remove(0).logits;
         rows.iter().enumerate().for_each(|(at, logits)| then(position + at, logits));
     }

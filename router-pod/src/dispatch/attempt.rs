@@ -16,6 +16,7 @@ use terrace_contract::tier::Backend;
 use terrace_contract::trust::Boundary;
 use terrace_privacy::Cleared;
 use terrace_wire::error::{Code, code_of};
+use terrace_wire::passing::Choice;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -95,7 +96,7 @@ pub enum Answer {
         /// The rest.
         reader: Box<Reader>,
         /// Choices of the first event, rebuilt.
-        first: Vec<Value>,
+        first: Vec<Choice>,
         /// Usage, if the first event had it.
         tokens: Option<Tokens>,
     },
@@ -247,16 +248,16 @@ async fn first_event(
     let mut tokens = None;
     // The attempt's own limit stands around this.
     while let Some(step) = reader.next(order.remaining).await? {
-        let Step::Json(event) = step else { break };
-        if event.get("error").is_some_and(|e| !e.is_null()) {
+        let Step::Event(event) = step else { break };
+        if event.is_error() {
             return Err(Failure::Broken("the stream began with an error"));
         }
-        if let Some(load) = rebuild::load_of(&event) {
+        if let Some(load) = rebuild::load_of(event.terrace.as_ref()) {
             place.reported(load, app.clock.now_us());
         }
-        tokens = Tokens::read(event.get("usage")).or(tokens);
-        let choices = order.names.choices(&event).ok_or(Failure::Broken("an event is no answer"))?;
-        if choices.iter().any(|c| rebuild::has_content(c) || rebuild::is_finished(c)) {
+        tokens = Tokens::read(event.usage.as_ref()).or(tokens);
+        let choices = order.names.choices(event.choices).ok_or(Failure::Broken("an event is no answer"))?;
+        if choices.iter().any(|c| c.has_content() || c.is_finished()) {
             return Ok(Answer::Stream { reader, first: choices, tokens });
         }
     }

@@ -8,6 +8,7 @@ use futures::FutureExt as _;
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::{Frame, Incoming};
 use serde_json::Value;
+use terrace_wire::passing::Event;
 use terrace_wire::sse::{DONE, Decoder};
 
 use super::body::Call;
@@ -32,8 +33,8 @@ pub async fn whole(body: Incoming, call: Call) -> Result<Value, Failure> {
 /// One event of a stream.
 #[derive(Debug, PartialEq)]
 pub enum Step {
-    /// An event with JSON.
-    Json(Value),
+    /// A part of the answer.
+    Event(Event),
     /// `[DONE]`.
     Done,
 }
@@ -92,8 +93,8 @@ impl Reader {
             self.waiting.push_back(if event.data.trim() == DONE {
                 Step::Done
             } else {
-                let json = serde_json::from_str(&event.data);
-                Step::Json(json.map_err(|_| Failure::Broken("an event of the stream is not JSON"))?)
+                let event = serde_json::from_str(&event.data);
+                Step::Event(event.map_err(|_| Failure::Broken("an event of the stream is no part of an answer"))?)
             });
         }
         Ok(())

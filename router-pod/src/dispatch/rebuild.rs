@@ -5,6 +5,7 @@
 use serde::{Deserialize as _, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use terrace_contract::load::Load;
+use terrace_wire::passing::{Choice, Part};
 
 use super::body::Call;
 use super::vectors::Vectors;
@@ -70,10 +71,6 @@ impl Tokens {
     }
 }
 
-/// Members of a message or of its new part.
-const MESSAGE: [&str; 7] =
-    ["role", "content", "tool_calls", "refusal", "function_call", "reasoning_content", "annotations"];
-
 impl Names {
     fn object(&self, stream: bool) -> &'static str {
         match (self.call, stream) {
@@ -100,66 +97,57 @@ impl Names {
             let data = self.vectors.of_answer(answer)?;
             return Some(json!({"object": "list", "data": data, "model": self.model}));
         }
-        let choices = answer.get("choices")?.as_array().filter(|c| !c.is_empty())?;
-        let choices: Option<Vec<Value>> = choices.iter().map(|c| self.choice(c, "message")).collect();
+        let choices = Vec::<Choice>::deserialize(answer.get("choices")?).ok().filter(|c| !c.is_empty())?;
+        let choices: Option<Vec<Value>> = choices.into_iter().map(|c| Some(json!(self.choice(c, false)?))).collect();
         let mut whole = self.head(false);
         whole.insert("choices".into(), Value::Array(choices?));
         Some(Value::Object(whole))
     }
 
     /// One event of a stream with these choices, already rebuilt.
-    pub fn chunk(&self, choices: Vec<Value>) -> Value {
+    pub fn chunk(&self, choices: &[Choice]) -> Value {
         let mut chunk = self.head(true);
-        chunk.insert("choices".into(), Value::Array(choices));
+        chunk.insert("choices".into(), json!(choices));
         Value::Object(chunk)
     }
 
     /// The same, to be written as it is.
-    pub fn event<'a>(&'a self, choices: &'a [Value]) -> impl Serialize + use<'a> {
+    pub fn event<'a>(&'a self, choices: &'a [Choice]) -> impl Serialize + use<'a> {
         #[derive(Serialize)]
         struct Event<'a> {
             id: Id<'a>,
             object: &'static str,
             created: u64,
             model: &'a str,
-            choices: &'a [Value],
+            choices: &'a [Choice],
         }
         let (object, created, model) = (self.object(true), self.created, self.model.as_str());
         Event { id: Id(self), object, created, model, choices }
     }
 
-    /// The choices of one upstream event; none if they are not choices.
-    pub fn choices(&self, event: &Value) -> Option<Vec<Value>> {
-        event.get("choices")?.as_array()?.iter().map(|c| self.choice(c, "delta")).collect()
+    /// The choices of one upstream event; none if they are not those of this call.
+    pub fn choices(&self, choices: Option<Vec<Choice>>) -> Option<Vec<Choice>> {
+        choices?.into_iter().map(|c| self.choice(c, true)).collect()
     }
 
-    fn choice(&self, choice: &Value, part: &str) -> Option<Value> {
-        let mut new = Map::new();
-        new.insert("index".into(), choice.get("index").and_then(Value::as_u64).unwrap_or(0).into());
-        match self.call {
-            Call::Chat => {
-                let members = choice.get(part)?.as_object()?;
-                let kept = MESSAGE.iter().filter_map(|n| members.get(*n).map(|v| ((*n).to_owned(), v.clone())));
-                new.insert(part.into(), Value::Object(kept.collect()));
-            }
-            Call::Completion => {
-                new.insert("text".into(), choice.get("text")?.as_str()?.into());
-            }
-            Call::Embedding => return None,
+    /// What of a choice belongs to this call.
+    fn choice(&self, choice: Choice, stream: bool) -> Option<Choice> {
+        let (mut delta, mut message, mut text) = (None, None, None);
+        match (self.call, stream) {
+            (Call::Chat, true) => delta = Some(choice.delta?),
+            (Call::Chat, false) => message = Some(choice.message?),
+            (Call::Completion, _) => text = Some(choice.text?),
+            (Call::Embedding, _) => return None,
         }
-        new.insert("logprobs".into(), choice.get("logprobs").cloned().unwrap_or(Value::Null));
-        let finish = choice.get("finish_reason").filter(|f| f.is_string()).cloned();
-        new.insert("finish_reason".into(), finish.unwrap_or(Value::Null));
-        Some(Value::Object(new))
+        Some(Choice { delta, message, text, ..choice })
     }
 
     /// What ends a choice of an answer that broke off.
-    pub fn broken_choice(&self, index: u64) -> Value {
+    pub fn broken_choice(&self, index: u64) -> Choice {
+        let broken = Choice::broken(index);
         match self.call {
-            Call::Chat => json!({"index": index, "delta": {}, "logprobs": null, "finish_reason": "error"}),
-            Call::Completion | Call::Embedding => {
-                json!({"index": index, "text": "", "logprobs": null, "finish_reason": "error"})
-            }
+            Call::Chat => Choice { delta: Some(Part::default()), ..broken },
+            Call::Completion | Call::Embedding => Choice { text: Some(String::new()), ..broken },
         }
     }
 }
@@ -180,37 +168,9 @@ impl Serialize for Id<'_> {
     }
 }
 
-/// The load line that an agent sends beside an answer, or beside an event of one.
-pub fn load_of(said: &Value) -> Option<Load> {
-    said.get("terrace")?.get("load").and_then(|load| Load::deserialize(load).ok())
-}
-
-/// Whether a rebuilt choice carries a part of the answer, and not only a role.
-pub fn has_content(choice: &Value) -> bool {
-    let filled = |v: &Value| match v {
-        Value::String(s) => !s.is_empty(),
-        Value::Array(a) => !a.is_empty(),
-        Value::Object(o) => !o.is_empty(),
-        _ => false,
-    };
-    let delta = choice.get("delta").and_then(Value::as_object);
-    choice.get("text").is_some_and(filled) || delta.is_some_and(|d| d.iter().any(|(k, v)| k != "role" && filled(v)))
-}
-
-/// Whether a rebuilt choice ends its answer.
-pub fn is_finished(choice: &Value) -> bool {
-    choice.get("finish_reason").is_some_and(Value::is_string)
-}
-
-/// Which choice a rebuilt one is.
-pub fn index_of(choice: &Value) -> u64 {
-    choice.get("index").and_then(Value::as_u64).unwrap_or(0)
-}
-
-/// Text of a rebuilt choice or message, for counting tokens that an upstream did not count.
-pub fn text_of(choice: &Value) -> impl Iterator<Item = &str> {
-    let within = ["delta", "message"].into_iter().filter_map(|part| choice.get(part)?.get("content"));
-    within.chain(choice.get("text")).filter_map(Value::as_str)
+/// The load line in what an agent says beside an answer, or beside an event of one.
+pub fn load_of(terrace: Option<&Value>) -> Option<Load> {
+    terrace?.get("load").and_then(|load| Load::deserialize(load).ok())
 }
 
 #[cfg(test)]
@@ -246,14 +206,5 @@ mod tests {
         {
             assert_eq!(names().whole(&upstream), None, "{upstream}");
         }
-    }
-
-    #[test]
-    fn a_role_alone_is_no_content() {
-        assert!(!has_content(&json!({"delta": {"role": "assistant", "content": ""}})));
-        assert!(has_content(&json!({"delta": {"content": "a"}})));
-        assert!(has_content(&json!({"delta": {"tool_calls": [{}]}})));
-        assert!(has_content(&json!({"text": "a"})));
-        assert!(is_finished(&json!({"finish_reason": "stop"})) && !is_finished(&json!({"finish_reason": null})));
     }
 }

@@ -106,7 +106,7 @@ impl<'a> Walk<'a> {
         self.steps[at].taken = true;
         let cleared = clear(app, job, attempt).map_err(Failure::NotCleared)?;
         let now = app.clock.now_us();
-        let request = Dispatch::of(&job.signals, Arc::clone(&job.prefix), now);
+        let request = Dispatch::of(&job.signals, Arc::clone(&job.prefix), now).insisting(attempt.insists);
         let place = counted.or_else(|| app.fleet.admit(&job.in_use, attempt.tier.index, pod_uid, request, now));
         let place = place.ok_or(Failure::Full { retry_after_us: None })?;
         if attempt.overflow && !std::mem::replace(&mut self.tried.overflowed, true) {

@@ -207,7 +207,7 @@ mod tests {
     use terrace_decide::BreakerState;
 
     fn request(prompt_tokens: u32) -> Dispatch {
-        Dispatch { prompt_tokens, output_tokens: 1, deadline_us: None, prefix: Arc::default() }
+        Dispatch { prompt_tokens, output_tokens: 1, deadline_us: None, prefix: Arc::default(), insists: false }
     }
 
     fn device() -> Arc<Device> {

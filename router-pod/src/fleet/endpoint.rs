@@ -6,7 +6,7 @@ use terrace_contract::tier::EndpointLimits;
 use terrace_decide::EndpointView;
 use terrace_decide::breaker::Event;
 use terrace_decide::endpoint::EndpointTrack;
-use terrace_decide::track::Ticket;
+use terrace_decide::track::{Dispatch, Ticket};
 
 /// One endpoint.
 #[derive(Debug, Default)]
@@ -33,12 +33,18 @@ impl Endpoint {
         self: &Arc<Self>,
         limits: &EndpointLimits,
         routers: u32,
-        tokens: u64,
+        request: &Dispatch,
         now_us: u64,
     ) -> Option<EndpointGuard> {
-        let ticket = self.state().track.admit(limits, routers, tokens, now_us)?;
+        let ticket = self.state().track.admit(limits, routers, request, now_us)?;
         let endpoint = Arc::clone(self);
-        Some(EndpointGuard { endpoint, ticket, expected_tokens: tokens, told: false, well: false })
+        Some(EndpointGuard {
+            endpoint,
+            ticket,
+            expected_tokens: request.prompt_tokens.into(),
+            told: false,
+            well: false,
+        })
     }
 
     /// Why it could not be reached last; empty: it could.
@@ -135,14 +141,16 @@ mod tests {
     #[test]
     fn a_guard_gives_its_place_back_and_a_pause_shows() {
         let endpoint = Arc::new(Endpoint::default());
+        let request =
+            Dispatch { prompt_tokens: 1, output_tokens: 1, deadline_us: None, prefix: Arc::default(), insists: false };
         let one = EndpointLimits { concurrency: Some(1), ..EndpointLimits::default() };
-        let mut first = endpoint.admit(&one, 1, 1, 0).unwrap();
-        assert!(endpoint.admit(&one, 1, 1, 0).is_none());
+        let mut first = endpoint.admit(&one, 1, &request, 0).unwrap();
+        assert!(endpoint.admit(&one, 1, &request, 0).is_none());
         first.cool(Some(5_000_000), 0);
         drop(first);
         assert_eq!(endpoint.reachability(1), "RateLimited");
-        assert!(endpoint.admit(&one, 1, 1, 4_999_999).is_none());
-        assert!(endpoint.admit(&one, 1, 1, 5_000_000).is_some());
+        assert!(endpoint.admit(&one, 1, &request, 4_999_999).is_none());
+        assert!(endpoint.admit(&one, 1, &request, 5_000_000).is_some());
         assert_eq!(endpoint.reachability(5_000_000), "");
     }
 }

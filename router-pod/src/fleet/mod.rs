@@ -285,7 +285,7 @@ impl Fleet {
         }
         let first = plan.attempts.first().and_then(|attempt| {
             let device = attempt.devices.first().map(|d| &*d.pod_uid);
-            self.admit(in_use, attempt.tier.index, device, request, now_us)
+            self.admit(in_use, attempt.tier.index, device, request.insisting(attempt.insists), now_us)
         });
         (plan, first)
     }
@@ -308,8 +308,7 @@ impl Fleet {
             }
             (Backend::Endpoint(facts), None) => {
                 let endpoint = table.endpoints.get(&tier.uid)?;
-                let guard =
-                    endpoint.admit(&facts.limits, in_use.snapshot.routers, request.prompt_tokens.into(), now_us)?;
+                let guard = endpoint.admit(&facts.limits, in_use.snapshot.routers, &request, now_us)?;
                 Place::endpoint(Arc::clone(tier), facts, guard, &self.waiters)
             }
             _ => None,

@@ -15,6 +15,9 @@ const PER_IMAGE: u64 = 85;
 
 /// Tokens of a text.
 pub fn of_text(text: &str) -> u64 {
+    if text.is_ascii() {
+        return (text.len() as u64).div_ceil(4);
+    }
     // A character beyond ASCII has one byte that begins it. Both counts are over bytes, which takes a tenth of the time.
     let ascii = text.bytes().filter(u8::is_ascii).count() as u64;
     let other = text.bytes().filter(|b| *b >= 0xC0).count() as u64;

@@ -21,7 +21,7 @@ use crate::app::App;
 use crate::clock::micros;
 use crate::dispatch::attempt::{Answer, Begun};
 use crate::dispatch::body::Call;
-use crate::dispatch::rebuild::{self, Tokens};
+use crate::dispatch::rebuild::Tokens;
 use crate::dispatch::{self, Carried};
 use crate::fleet::InUse;
 use crate::job::Job;
@@ -198,7 +198,7 @@ fn answer(
         };
     }
     if let Answer::Whole { said, .. } = &begun.answer {
-        record.took(said);
+        record.took(said.get("terrace"));
     }
     match whole(begun, prompt_tokens, app.clock.now_us()) {
         Some((value, tokens)) => {
@@ -220,7 +220,11 @@ fn whole(begun: Begun, prompt_tokens: u64, now_us: u64) -> Option<(Value, Tokens
     let Answer::Whole { said, answer: mut whole } = answer else { return None };
     let counted = || {
         let choices = said.get("choices").and_then(Value::as_array);
-        let text = choices.into_iter().flatten().flat_map(rebuild::text_of).map(tokens::of_text).sum();
+        let texts = |choice: &'_ Value| {
+            [choice.pointer("/message/content"), choice.get("text")]
+                .map(|t| t.and_then(Value::as_str).map_or(0, tokens::of_text))
+        };
+        let text = choices.into_iter().flatten().flat_map(texts).sum();
         Tokens { input: prompt_tokens, output: text, cached: 0 }
     };
     let usage = said.get("usage");

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use bytes::Bytes;
-use serde_json::Value;
 use terrace_contract::report::Outcome;
+use terrace_wire::passing::{Choice, Event};
 use terrace_wire::sse;
 use tokio::time::Instant;
 
@@ -52,7 +52,7 @@ pub struct Streaming {
     /// Choices that have begun, and whether each has ended.
     begun: BTreeMap<u64, bool>,
     /// The last choices of an answer wait for the cost, which comes after them.
-    held: Option<Vec<Value>>,
+    held: Option<Vec<Choice>>,
     ready: VecDeque<Bytes>,
     ended: bool,
     _permit: Permit,
@@ -105,7 +105,7 @@ impl Streaming {
                 return sse::joined(&mut self.ready);
             }
             match self.reader.next(BETWEEN_TOKENS).await {
-                Ok(Some(Step::Json(event))) => self.event(&event),
+                Ok(Some(Step::Event(event))) => self.event(event),
                 Ok(Some(Step::Done)) => self.done(),
                 // Some servers close instead of saying [DONE]; what was finished is an answer all the same.
                 Ok(None) if self.held.is_some() => self.done(),
@@ -117,37 +117,37 @@ impl Streaming {
         }
     }
 
-    fn event(&mut self, event: &Value) {
-        if event.get("error").is_some_and(|e| !e.is_null()) {
+    fn event(&mut self, event: Event) {
+        if event.is_error() {
             return self.broke("the tier reported an error in the middle of an answer");
         }
-        if let Some(load) = rebuild::load_of(event) {
+        if let Some(load) = rebuild::load_of(event.terrace.as_ref()) {
             self.place.reported(load, self.app.clock.now_us());
         }
-        self.record.took(event);
-        self.tokens = Tokens::read(event.get("usage")).or(self.tokens);
-        match self.names.choices(event) {
+        self.record.took(event.terrace.as_ref());
+        self.tokens = Tokens::read(event.usage.as_ref()).or(self.tokens);
+        match self.names.choices(event.choices) {
             Some(choices) => self.choices(choices),
             // An agent's last event carries its own figures alone.
-            None if event.get("terrace").is_some() || event.get("usage").is_some() => {}
+            None if event.terrace.is_some() || event.usage.is_some() => {}
             None => self.broke("an event of the stream is no part of an answer"),
         }
     }
 
-    fn choices(&mut self, choices: Vec<Value>) {
+    fn choices(&mut self, choices: Vec<Choice>) {
         if choices.is_empty() {
             return;
         }
-        self.counted += choices.iter().flat_map(rebuild::text_of).map(tokens::of_text).sum::<u64>();
+        self.counted += choices.iter().flat_map(Choice::texts).map(tokens::of_text).sum::<u64>();
         for choice in &choices {
-            *self.begun.entry(rebuild::index_of(choice)).or_default() |= rebuild::is_finished(choice);
+            *self.begun.entry(choice.index).or_default() |= choice.is_finished();
         }
-        let finished = choices.iter().any(rebuild::is_finished);
+        let finished = choices.iter().any(Choice::is_finished);
         let earlier = self.held.take();
         let (now, held) = if finished { (None, Some(choices)) } else { (Some(choices), None) };
         self.held = held;
         for choices in earlier.into_iter().chain(now) {
-            if let Err(why) = self.writer.chunk(&self.names, choices, &mut self.ready) {
+            if let Err(why) = self.writer.chunk(&self.names, &choices, &mut self.ready) {
                 return self.broke(why);
             }
         }
@@ -168,7 +168,7 @@ impl Streaming {
         let (us, now) = (micros(self.first_token_at.elapsed()), self.app.clock.now_us());
         self.place.rest(tokens.output, tokens.input + tokens.output, us, now);
         let cost = self.record.answered(self.outcome, tokens);
-        if let Err(why) = self.writer.end(&self.names, last, (tokens, cost), &mut self.ready) {
+        if let Err(why) = self.writer.end(&self.names, &last, (tokens, cost), &mut self.ready) {
             return self.broke(why);
         }
         self.ended = true;
@@ -184,7 +184,7 @@ impl Streaming {
         tracing::debug!(tier = %self.place.tier.name, why, "a stream broke after its first token");
         if let Some(held) = self.held.take() {
             // What was whole of it is told; that it cannot be told changes nothing any more.
-            let _ = self.writer.chunk(&self.names, held, &mut self.ready);
+            let _ = self.writer.chunk(&self.names, &held, &mut self.ready);
         }
         let open: Vec<u64> = self.begun.iter().filter(|(_, ended)| !**ended).map(|(index, _)| *index).collect();
         let why = format!("tier {}: {why}; ask again for a whole answer", self.place.tier.name);

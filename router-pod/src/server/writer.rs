@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::json;
 use terrace_wire::error::{Code, ErrorBody};
+use terrace_wire::passing::Choice;
 use terrace_wire::{messages, responses, sse};
 
 use super::language::Language;
@@ -42,11 +43,11 @@ impl Writer {
     ///
     /// # Errors
     /// What about them cannot be told.
-    pub fn chunk(&mut self, names: &Names, choices: Vec<Value>, out: &mut VecDeque<Bytes>) -> Result<(), &'static str> {
+    pub fn chunk(&mut self, names: &Names, choices: &[Choice], out: &mut VecDeque<Bytes>) -> Result<(), &'static str> {
         match self {
-            Writer::OpenAi { .. } => out.push_back(sse::json_event(&names.event(&choices))),
-            Writer::Messages(stream) => stream.chunk(&choices, out)?,
-            Writer::Responses(stream) => stream.chunk(&choices, out)?,
+            Writer::OpenAi { .. } => out.push_back(sse::json_event(&names.event(choices))),
+            Writer::Messages(stream) => stream.chunk(choices, out)?,
+            Writer::Responses(stream) => stream.chunk(choices, out)?,
         }
         Ok(())
     }
@@ -58,7 +59,7 @@ impl Writer {
     pub fn end(
         &mut self,
         names: &Names,
-        last: Vec<Value>,
+        last: &[Choice],
         (tokens, cost): (Tokens, u64),
         out: &mut VecDeque<Bytes>,
     ) -> Result<(), &'static str> {
@@ -68,18 +69,18 @@ impl Writer {
                 chunk["terrace"] = json!({"costMicros": cost});
                 out.push_back(sse::json_event(&chunk));
                 if *wants_usage {
-                    let mut usage = names.chunk(Vec::new());
+                    let mut usage = names.chunk(&[]);
                     usage["usage"] = tokens.to_value(names.call);
                     out.push_back(sse::json_event(&usage));
                 }
                 out.push_back(sse::done_event());
             }
             Writer::Messages(stream) => {
-                stream.chunk(&last, out)?;
+                stream.chunk(last, out)?;
                 stream.end(&tokens.to_value(Call::Chat), cost, out);
             }
             Writer::Responses(stream) => {
-                stream.chunk(&last, out)?;
+                stream.chunk(last, out)?;
                 stream.end(&tokens.to_value(Call::Chat), cost, out);
             }
         }
@@ -93,8 +94,8 @@ impl Writer {
         match self {
             Writer::OpenAi { .. } => {
                 if !open.is_empty() {
-                    let choices = open.iter().map(|index| names.broken_choice(*index)).collect();
-                    out.push_back(sse::json_event(&names.chunk(choices)));
+                    let choices: Vec<Choice> = open.iter().map(|index| names.broken_choice(*index)).collect();
+                    out.push_back(sse::json_event(&names.chunk(&choices)));
                 }
                 out.push_back(sse::json_event(&error));
             }

@@ -1,7 +1,7 @@
 //! A second attempt beside one whose first token is late.
 
 use crate::support::{Act, Scripted, World, client, post, question, stream, streamed, until};
-use terrace_contract::policy::{Hedge, HedgeMode};
+use terrace_contract::policy::{Hedge, HedgeMode, OnMiss};
 use terrace_contract::trust::Boundary;
 use terrace_decide::hedge::ENOUGH;
 
@@ -51,5 +51,35 @@ async fn a_late_first_token_is_answered_by_another_device_and_the_first_attempt_
         until("the first attempt is cancelled at its device", || slow.0.cancelled() > 0 && slow.0.running() == 0).await;
         world.until_metrics("terrace_attempts_total{tier=\"edge\",outcome=\"outrun\"} ").await;
         world.until_metrics("terrace_requests_in_flight 0").await;
+    }
+}
+
+#[tokio::test]
+async fn a_tier_with_a_price_is_asked_beside_another_only_where_the_policy_says_any_and_never_past_a_boundary() {
+    for (mode, class, goes) in
+        [(HedgeMode::Any, "Public", true), (HedgeMode::Free, "Public", false), (HedgeMode::Any, "Restricted", false)]
+    {
+        let (edge, cloud) = (Scripted::new("small", 8, Act::Say("near")), Scripted::new("big", 8, Act::Say("far")));
+        let mut world = World::new();
+        world.agents("edge", Boundary::Device, &[&edge]).await;
+        world.endpoint("cloud", Boundary::Public, &cloud).await;
+        world.snapshot.policy.hedge = Hedge { mode, percentile: 95 };
+        world.budget("soon", &["soon"], 2_000, 3_000, OnMiss::Overflow);
+        world.start().await;
+        for _ in 0..ENOUGH {
+            assert_eq!(post(world.listen, CHAT, &[], &question("hi")).await.content(), "near");
+        }
+        edge.always(Act::Stall);
+        let headers = [("x-terrace-class", class), ("x-terrace-feature", "soon")];
+        let reply = post(world.listen, CHAT, &headers, &question("hi")).await;
+        let won = world.metrics().contains("terrace_hedges_total{tier=\"cloud\",outcome=\"won\"} ");
+        let told = reply.header("x-terrace-reason").contains("hedged");
+        assert_eq!((won, told), (goes, goes), "{mode:?} {class}: {reply:?}");
+        if goes {
+            assert_eq!((reply.content().as_str(), reply.header("x-terrace-tier")), ("far", "cloud"));
+        }
+        if class == "Restricted" {
+            assert_eq!((reply.status.as_u16(), cloud.count()), (504, 0), "{reply:?}");
+        }
     }
 }

@@ -44,9 +44,8 @@ fn again(text: &str, depth: usize, look: &mut dyn FnMut(&str)) {
 
 /// Pieces of hexadecimal, and of base64 in either alphabet, padded or not.
 fn pieces(text: &str, look: &mut dyn FnMut(&str)) {
-    let long = text.as_bytes().split(|b| !BASE64[usize::from(*b)]).filter(|p| p.len() >= MIN_BASE64);
     // Such bytes are ASCII, and so each piece is text.
-    for piece in long.filter_map(|piece| std::str::from_utf8(piece).ok()) {
+    for piece in long(text.as_bytes()).filter_map(|piece| std::str::from_utf8(piece).ok()) {
         let found = mixed(piece).then(|| from_base64(piece)).flatten();
         if let Some(inner) = &found {
             look(inner);
@@ -60,6 +59,24 @@ fn pieces(text: &str, look: &mut dyn FnMut(&str)) {
             [hex, part].iter().flatten().for_each(|inner| look(inner));
         }
     }
+}
+
+/// Runs of base64's bytes that are long enough. Each place is looked at from where such a run would reach [`MIN_BASE64`]:
+/// most words are shorter, and most of their bytes are never asked.
+fn long(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let other = |b: &u8| !BASE64[usize::from(*b)];
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        loop {
+            let shortest = bytes.get(at..at + MIN_BASE64)?;
+            let Some(last) = shortest.iter().rposition(other) else { break };
+            at += last + 1;
+        }
+        let start = at;
+        let more = &bytes[start + MIN_BASE64..];
+        at = start + MIN_BASE64 + more.iter().position(other).unwrap_or(more.len());
+        Some(&bytes[start..at])
+    })
 }
 
 /// Bytes of base64 in either alphabet: looked up, since every byte of every request is asked for.
@@ -168,6 +185,14 @@ mod tests {
         let mut found = Vec::new();
         decoded(text, &mut |inner| found.push(inner.to_owned()));
         found
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn long_runs_are_those_that_a_split_has(bytes in "[ab+/.% \u{e9}]{0,200}|[a-z]{0,60}") {
+            let split = bytes.as_bytes().split(|b| !BASE64[usize::from(*b)]).filter(|run| run.len() >= MIN_BASE64);
+            proptest::prop_assert_eq!(long(bytes.as_bytes()).collect::<Vec<_>>(), split.collect::<Vec<_>>());
+        }
     }
 
     #[test]

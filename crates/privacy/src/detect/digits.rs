@@ -9,6 +9,10 @@ use super::{Kind, Report};
 const MAX_GAP: usize = 3;
 /// Bytes between two groups of a card in lists, tables and markup, at most.
 const MAX_WIDE_GAP: usize = 12;
+/// Digits of the shortest number: a telephone's.
+const SHORTEST: usize = 7;
+/// Digits of the shortest card.
+const SHORTEST_CARD: usize = 12;
 /// Digits that are looked at from one start: the longest number, and one more to see that it ends there.
 const WINDOW: usize = 20;
 
@@ -25,7 +29,7 @@ pub fn scan(text: &str, report: &mut Report<'_>) {
     let bytes = text.as_bytes();
     let mut run: Vec<Digit> = Vec::new();
     let mut at = 0;
-    while let Some(start) = bytes[at..].iter().position(u8::is_ascii_digit).map(|i| at + i) {
+    while let Some(start) = next_digit(bytes, at) {
         run.clear();
         at = start;
         let (mut end, mut wide) = (start, false);
@@ -53,6 +57,15 @@ pub fn scan(text: &str, report: &mut Report<'_>) {
     }
 }
 
+/// Where the first digit stands from `from` on: most of a text is none, so it is asked for many bytes at once.
+pub(super) fn next_digit(bytes: &[u8], from: usize) -> Option<usize> {
+    const TOGETHER: usize = 16;
+    let digit = |b: &u8| b.is_ascii_digit();
+    let chunks = bytes.get(from..)?.chunks(TOGETHER);
+    let (index, chunk) = chunks.enumerate().find(|(_, chunk)| chunk.iter().fold(false, |any, b| any | digit(b)))?;
+    chunk.iter().position(digit).map(|i| from + index * TOGETHER + i)
+}
+
 /// What people put between the digits of one number.
 pub(super) fn separates(b: u8) -> bool {
     matches!(b, b' ' | b'-' | b'.' | b'/' | b'_' | b',' | b'\n' | b'\t' | b'\r' | b'(' | b')')
@@ -70,6 +83,9 @@ fn parts_groups(bytes: &[u8]) -> Option<usize> {
 
 fn look(text: &str, run: &[Digit], report: &mut Report<'_>) {
     ip(text, run, report);
+    if run.len() < SHORTEST {
+        return;
+    }
     // A number may stand among others: try it wherever a group starts, as long as groups go on.
     let (mut taken, mut by_phone) = (0, false);
     for start in (0..run.len()).filter(|&i| i == 0 || run[i].at > run[i - 1].at + 1) {
@@ -89,11 +105,14 @@ fn look(text: &str, run: &[Digit], report: &mut Report<'_>) {
 
 /// The number that starts a run, and its digits. It must end where a group ends.
 fn number(text: &str, run: &[Digit]) -> Option<(Kind, usize)> {
+    if run.len() < SHORTEST {
+        return None;
+    }
     let ends =
         |length: usize| length <= run.len() && run.get(length).is_none_or(|next| next.at > run[length - 1].at + 1);
     let first_wide = run.iter().skip(1).position(|d| d.wide).map_or(run.len(), |i| i + 1);
     let cards = |&n: &usize| ends(n) && card(&run[..n]) && (n <= first_wide || grouped_as_card(&run[..n]));
-    if let Some(length) = (12..=19).rev().find(cards) {
+    if let Some(length) = (SHORTEST_CARD..=run.len().min(19)).rev().find(cards) {
         return Some((Kind::Card, length));
     }
     // What is no card has no wide gaps.
@@ -107,11 +126,8 @@ fn number(text: &str, run: &[Digit]) -> Option<(Kind, usize)> {
     if ends(9) && ssn(text, &run[..9]) {
         return Some((Kind::Ssn, 9));
     }
-    if run.len() < 7 {
-        return None;
-    }
     let called = named(text, run[0].at, PHONE_WORDS);
-    (7..=15).rev().find(|&n| ends(n) && phone(text, &run[..n], called)).map(|n| (Kind::Phone, n))
+    (SHORTEST..=15).rev().find(|&n| ends(n) && phone(text, &run[..n], called)).map(|n| (Kind::Phone, n))
 }
 
 fn value(digits: &[Digit]) -> u64 {
@@ -236,6 +252,10 @@ fn glued(bytes: &[u8], digits: &[Digit]) -> bool {
 /// Four groups with dots between, each at most 255, that are not part of a longer dotted number (a version).
 fn ip(text: &str, run: &[Digit], report: &mut Report<'_>) {
     let bytes = text.as_bytes();
+    let within = run.first().zip(run.last()).map_or(&bytes[..0], |(first, last)| &bytes[first.at..last.at]);
+    if run.len() < 4 || memchr::memchr_iter(b'.', within).count() < 3 {
+        return;
+    }
     let mut groups: Vec<(usize, usize)> = Vec::new();
     for d in run {
         match groups.last_mut() {
@@ -269,6 +289,14 @@ mod tests {
         let mut found = Vec::new();
         scan(text, &mut |kind, value| found.push((kind, value.to_owned())));
         found
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn the_next_digit_is_the_first_one(text in "[a-c ]{0,40}[0-9]?[a-c]{0,40}[0-9]?", from in 0..90usize) {
+            let want = text.bytes().enumerate().find(|(at, b)| *at >= from && b.is_ascii_digit()).map(|(at, _)| at);
+            proptest::prop_assert_eq!(next_digit(text.as_bytes(), from), want);
+        }
     }
 
     fn kinds(text: &str) -> Vec<Kind> {

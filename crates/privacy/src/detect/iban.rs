@@ -1,5 +1,6 @@
 //! International bank account numbers: two letters, two check digits, the country's length, and ISO 7064 mod 97.
 
+use super::digits::next_digit;
 use super::{Kind, Report};
 
 /// Finds IBANs, in groups or not.
@@ -7,8 +8,8 @@ pub fn scan(text: &str, report: &mut Report<'_>) {
     let bytes = text.as_bytes();
     let mut at = 0;
     // From one digit to the next: the first check digit of each is the third character.
-    while let Some(next) = bytes.get(at + 2..).and_then(|rest| rest.iter().position(u8::is_ascii_digit)) {
-        at += next;
+    while let Some(third) = next_digit(bytes, at + 2) {
+        at = third - 2;
         let Some(head) = bytes.get(at..at + 4) else { return };
         if head[3].is_ascii_digit()
             && head[0].is_ascii_alphabetic()

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::answer::{head, stop_reason, usage};
 use super::error;
 use crate::error::{Code, ErrorBody};
+use crate::passing::Choice;
 use crate::sse;
 use crate::translated::Said;
 
@@ -45,12 +46,12 @@ impl Stream {
     ///
     /// # Errors
     /// [`UNORDERED`].
-    pub fn chunk(&mut self, choices: &[Value], out: &mut impl Extend<Bytes>) -> Result<(), &'static str> {
+    pub fn chunk(&mut self, choices: &[Choice], out: &mut impl Extend<Bytes>) -> Result<(), &'static str> {
         self.begin(out);
         for said in Said::each(choices) {
-            self.text(said.text("content"), out);
-            self.refused |= !said.text("refusal").is_empty();
-            self.text(said.text("refusal"), out);
+            self.text(said.content(), out);
+            self.refused |= !said.refusal().is_empty();
+            self.text(said.refusal(), out);
             for call in said.calls() {
                 self.call(call, out)?;
             }
@@ -154,8 +155,8 @@ mod tests {
         events.iter().map(json).collect()
     }
 
-    fn choice(delta: Value, finish: Value) -> Value {
-        json!({"index": 0, "delta": delta, "finish_reason": finish})
+    fn choice(delta: Value, finish: Value) -> Choice {
+        serde_json::from_value(json!({"index": 0, "delta": delta, "finish_reason": finish})).unwrap()
     }
 
     fn call(index: u64, function: Value) -> Value {

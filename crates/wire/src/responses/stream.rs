@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::answer::{call_id, call_item, end, item_status, message_id, message_item, refusal_part, text_part};
 use super::request::Echo;
 use crate::messages::UNORDERED;
+use crate::passing::Choice;
 use crate::sse;
 use crate::translated::Said;
 
@@ -43,11 +44,11 @@ impl Stream {
     ///
     /// # Errors
     /// [`UNORDERED`].
-    pub fn chunk(&mut self, choices: &[Value], out: &mut impl Extend<Bytes>) -> Result<(), &'static str> {
+    pub fn chunk(&mut self, choices: &[Choice], out: &mut impl Extend<Bytes>) -> Result<(), &'static str> {
         self.begin(out);
         for said in Said::each(choices) {
-            self.text(said.text("content"), said.logprobs(), out);
-            self.refusal(said.text("refusal"), out);
+            self.text(said.content(), said.logprobs(), out);
+            self.refusal(said.refusal(), out);
             for call in said.calls() {
                 self.call(call, out)?;
             }
@@ -222,8 +223,8 @@ mod tests {
         events.iter().enumerate().map(json).collect()
     }
 
-    fn choice(delta: Value, finish: Value) -> Value {
-        json!({"index": 0, "delta": delta, "finish_reason": finish})
+    fn choice(delta: Value, finish: Value) -> Choice {
+        serde_json::from_value(json!({"index": 0, "delta": delta, "finish_reason": finish})).unwrap()
     }
 
     fn call(index: u64, function: Value) -> Value {
