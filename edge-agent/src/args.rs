@@ -68,7 +68,7 @@ pub struct Args {
     #[arg(long, value_name = "ADDRESS", env = "TERRACE_LISTEN")]
     pub listen: Option<SocketAddr>,
 
-    /// Address for SDKs on this machine, without TLS: loopback only
+    /// Address for SDKs on this machine, without TLS: loopback only. Headers that begin with x-terrace- count for nothing there
     #[arg(long, value_name = "ADDRESS", value_parser = loopback)]
     pub plain_listen: Option<SocketAddr>,
 
