@@ -8,6 +8,7 @@ use clap::{ArgGroup, Parser, ValueEnum};
 use terrace_contract::{names, units};
 
 use crate::device::Cpu;
+use crate::pull::Spare;
 
 /// Where the kubelet looks for the reason of a container's end.
 pub const TERMINATION_LOG: &str = "/dev/termination-log";
@@ -45,12 +46,17 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = size, requires = "model_url")]
     pub cache_limit: Option<Size>,
 
+    /// What a download leaves free on the disk of --cache-dir: a part of the disk or a size, for example 15% or 2Gi. By default
+    /// 10%, and 10Gi at most: with less than 10% free a kubelet evicts pods
+    #[arg(long, value_name = "PART", requires = "model_url")]
+    pub disk_reserve: Option<Spare>,
+
     /// Bytes a second that a download from --model-url reads at most, for example 20Mi
     #[arg(long, value_name = "SIZE", value_parser = size, requires = "model_url")]
     pub pull_bytes_per_second: Option<Size>,
 
-    /// How long --model-url may be unreachable, or bring less than 1 KiB a second, before this program ends with the reason
-    /// Unreachable
+    /// How long --model-url may be unreachable, bring less than 1 KiB a second, or bring only what came before, until this
+    /// program ends with the reason Unreachable
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
     pub pull_patience: Duration,
 
@@ -62,7 +68,7 @@ pub struct Args {
     #[arg(long, value_name = "ADDRESS", env = "TERRACE_LISTEN")]
     pub listen: Option<SocketAddr>,
 
-    /// Address for SDKs on this machine, without TLS: loopback only
+    /// Address for SDKs on this machine, without TLS: loopback only. Headers that begin with x-terrace- count for nothing there
     #[arg(long, value_name = "ADDRESS", value_parser = loopback)]
     pub plain_listen: Option<SocketAddr>,
 
@@ -193,6 +199,7 @@ mod tests {
             (&["--model", "a", "--model-sha256", "abc"], "64"),
             (&["--model", "a", "--plain-listen", "0.0.0.0:80"], "loopback"),
             (&["--model", "a", "--kv-cache", "12Q"], "512Mi"),
+            (&["--model-url", "http://x/y", "--disk-reserve", "all"], "10%"),
             (&["--model", "a", "--max-sequences", "0"], "--max-sequences"),
             (&["--model", "a", "--device", "tpu"], "cuda"),
             (&["--model", "a", "--cpu", "sse9"], "avx2"),

@@ -1,4 +1,6 @@
-//! The shortest context in which anybody could be answered: an agent that is ready must not refuse everyone.
+//! What a model must have so that anybody could be answered: an agent that is ready must not refuse everyone.
+//!
+//! A chat template that works, and a context with room for what it makes.
 
 use serde_json::json;
 use terrace_contract::status::AgentFailure;
@@ -12,22 +14,33 @@ const LEAST: usize = 64;
 /// Room for an answer beside what the template makes of a short question: what `/v1/completions` gives by default.
 const ANSWER: usize = 16;
 
-/// Whether the context has room for the template's own words, a short question and a short answer.
+/// Whether the template takes a plain message, and the context has room for its own words, a short question and a short
+/// answer.
 ///
 /// # Errors
-/// With how many tokens those are, and what to change.
+/// With what the template does instead; with how many tokens those are, and what to change.
 pub(crate) fn check(model: &LoadedModel, options: &LoadOptions) -> Result<(), Failure> {
-    let (have, need) = (model.info.context_tokens as usize, need(model.template.as_ref(), &model.tokenizer));
+    let (have, need) = (model.info.context_tokens as usize, need(model.template.as_ref(), &model.tokenizer)?);
     if have < need { Err(too_short(have, Some(need), options)) } else { Ok(()) }
 }
 
 /// Tokens that there have to be.
-fn need(template: Option<&ChatTemplate>, tokenizer: &Tokenizer) -> usize {
+///
+/// # Errors
+/// When the template cannot even make a prompt of one user's plain message. Others it may refuse on purpose: a system
+/// message, turns that do not alternate, tools.
+fn need(template: Option<&ChatTemplate>, tokenizer: &Tokenizer) -> Result<usize, Failure> {
+    let Some(template) = template else { return Ok(LEAST) };
+    let broken = |why: &dyn std::fmt::Display| {
+        let next = "every chat would fail. Correct tokenizer.chat_template in the file, or remove it: then only \
+                    /v1/completions and /v1/embeddings are served";
+        let what = format!("the file's chat template makes no prompt of one plain message ({why}): {next}");
+        Failure::new(AgentFailure::InvalidModel, what)
+    };
     let question = [json!({"role": "user", "content": "Hello"})];
-    let tokens = |template: &ChatTemplate| tokenizer.encode_prompt(&template.render(&question, None).ok()?).ok();
-    // A template that does not take such a message may take another: that is its own affair.
-    let question = template.and_then(tokens).map_or(0, |tokens| tokens.len());
-    (question + ANSWER).max(LEAST)
+    let prompt = template.render(&question, None).map_err(|e| broken(&e))?;
+    let tokens = tokenizer.encode_prompt(&prompt).map_err(|e| broken(&e))?;
+    Ok((tokens.len() + ANSWER).max(LEAST))
 }
 
 /// A context of so many tokens, where at least `need` or [`LEAST`] would have to be.
@@ -76,5 +89,31 @@ mod tests {
         assert!(checked(200, &wordy, Some(100), None).unwrap_err().contains("--context-tokens"));
         let block = 4 * 16 * (tiny::LAYERS * tiny::KV_HEADS * tiny::WIDTH / tiny::HEADS) as u64;
         assert!(checked(200, &wordy, Some(4096), Some(5 * block)).unwrap_err().contains("--kv-cache"));
+    }
+
+    /// Such an agent was Ready, and refused every chat.
+    #[test]
+    fn a_template_that_cannot_take_a_plain_message_is_no_template() {
+        for (template, why) in [
+            ("{{ raise_exception('nobody may ask') }}", "nobody may ask"),
+            ("{{ messages | no_such_filter }}", "filter"),
+            ("{{ no_such_function() }}", "line 1"),
+            ("{% for m in messages %}{{ m.content.no_such_method() }}{% endfor %}", "line 1"),
+        ] {
+            let refused = checked(200, template, None, None).unwrap_err();
+            for word in [why, "tokenizer.chat_template", "/v1/completions"] {
+                assert!(refused.contains(word), "{word}: {refused}");
+            }
+        }
+        // What it refuses on purpose is its own affair.
+        let picky = "{% if messages[0].role != 'user' or tools %}{{ raise_exception('no') }}{% endif %}\
+                     {{ messages[0].content }}";
+        assert_eq!(checked(200, picky, None, None), Ok(192));
+        // What is no template at all is refused with the file.
+        let mut writer = tiny::writer(tiny::Family::Llama, tiny::Kind::Q4_1);
+        writer.without_key("tokenizer.chat_template").string("tokenizer.chat_template", "{% for m in %}");
+        let options = LoadOptions::default();
+        let error = LoadedModel::from_file(&Gguf::from_bytes(writer.finish()).unwrap(), &options).err().unwrap();
+        assert!(error.to_string().contains("tokenizer.chat_template"), "{error}");
     }
 }

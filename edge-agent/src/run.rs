@@ -247,6 +247,7 @@ async fn obtain(args: &Args, gate: &Gate) -> Result<Model, Failure> {
             sha256: sha256.clone(),
             cache_dir: cache_dir.clone(),
             cache_limit: args.cache_limit.map(|size| size.0),
+            spare: args.disk_reserve.unwrap_or_default(),
             token_file: args.model_token_file.clone(),
             ca_file: args.model_ca.clone(),
             bytes_per_second: args.pull_bytes_per_second.and_then(|size| NonZeroU64::new(size.0)),

@@ -9,6 +9,7 @@ mod llama_cpp;
 
 use llama_cpp::References;
 use terrace_agent::gguf::{Gguf, Tokenizer};
+use terrace_agent::model::{LoadOptions, LoadedModel};
 
 /// Where our choice is not llama.cpp's, the two tokens' logits must be this close, in our logits and in its.
 /// Measured with AVX-512 VNNI: 23 of 640 tokens differ, the widest gap is 0.382.
@@ -24,6 +25,13 @@ fn texts_are_cut_as_llama_cpp_cuts_them() {
     let Some(path) = references.model() else { return };
     let tokenizer = Tokenizer::from_metadata(Gguf::open(&path).unwrap().metadata()).unwrap();
     references.assert_texts(&tokenizer, 1);
+}
+
+#[test]
+fn the_file_is_called_what_it_is() {
+    let Some(path) = references().model() else { return };
+    let model = LoadedModel::open(&path, &LoadOptions { context_tokens: Some(64), ..LoadOptions::default() }).unwrap();
+    assert_eq!(model.info.format, "GGUF Q4_K_M");
 }
 
 #[test]

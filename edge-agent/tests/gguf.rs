@@ -36,6 +36,27 @@ fn the_small_model_loads_in_every_type() {
     }
 }
 
+/// Gemma 3 270M's Q4_K_M was called Q8_0, which its vocabulary is in and most of its numbers are.
+#[test]
+fn a_file_has_the_type_that_it_says_or_else_its_weights() {
+    for (number, name) in [
+        (Some(15), "GGUF Q4_K_M"),
+        (Some(1024 + 7), "GGUF Q8_0"),
+        (Some(32), "GGUF BF16"),
+        (Some(999), "GGUF Q4_1"),
+        (None, "GGUF Q4_1"),
+    ] {
+        let mut writer = tiny::writer(tiny::Family::Llama, tiny::Kind::Q4_1);
+        if let Some(number) = number {
+            writer.u32("general.file_type", number);
+        }
+        assert_eq!(load(writer.finish()).unwrap().info.format, name, "{number:?}");
+    }
+    let mut writer = tiny::writer(tiny::Family::Llama, tiny::Kind::Q4_1);
+    writer.string("general.file_type", "rubbish");
+    assert_eq!(load(writer.finish()).unwrap().info.format, "GGUF Q4_1");
+}
+
 #[test]
 fn what_is_wrong_is_named() {
     let whole = tiny::model(tiny::Kind::Q4_1);

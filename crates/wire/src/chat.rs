@@ -49,6 +49,7 @@ impl ChatRequest {
     pub fn from_value(value: Value) -> Result<Self, ErrorBody> {
         crate::shape::check_chat(&value)?;
         crate::shape::check_calls(&value)?;
+        crate::turns::check(&value)?;
         let unreadable = |_| crate::shape::unreadable("chat completions");
         let params = Params::deserialize(&value).map_err(unreadable)?;
         let request: Self = serde_json::from_value(value).map_err(unreadable)?;

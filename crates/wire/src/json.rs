@@ -32,6 +32,9 @@ impl std::error::Error for Malformed {}
 /// [`Malformed`] for invalid UTF-8, a syntax error, trailing bytes, a key that stands twice, nesting over
 /// [`MAX_DEPTH`], or a number outside what an f64 holds.
 pub fn parse(body: &[u8]) -> Result<Value, Malformed> {
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Err(Malformed { message: "the body is empty, where a JSON object was expected".into() });
+    }
     if let Err(error) = std::str::from_utf8(body) {
         return Err(Malformed { message: format!("the body is not UTF-8 at byte {}", error.valid_up_to()) });
     }
@@ -45,6 +48,7 @@ pub fn parse(body: &[u8]) -> Result<Value, Malformed> {
 fn describe(error: &serde_json::Error) -> Malformed {
     let text = error.to_string();
     let (line, column) = (error.line(), error.column());
+    let expected = EXPECTED.iter().find(|(words, _)| text.starts_with(words)).map(|(_, expected)| *expected);
     let what = if text.starts_with(TWICE) {
         "an object has the same key twice"
     } else if text.starts_with(DEEP) || text.starts_with("recursion limit") {
@@ -60,8 +64,27 @@ fn describe(error: &serde_json::Error) -> Malformed {
     } else {
         "not valid JSON"
     };
-    Malformed { message: format!("{what}, at line {line} column {column}") }
+    let expected = expected.map_or_else(String::new, |expected| format!(": {expected} was expected there"));
+    Malformed { message: format!("{what}, at line {line} column {column}{expected}") }
 }
+
+/// How serde_json's messages begin, and what it would have taken.
+const EXPECTED: &[(&str, &str)] = &[
+    ("expected value", "a value (an object, a list, a string in double quotes, a number, true, false or null)"),
+    ("expected ident", "true, false or null"),
+    ("expected `:`", "a colon after the key"),
+    ("expected `,` or `}`", "a comma or the object's closing brace"),
+    ("expected `,` or `]`", "a comma or the list's closing bracket"),
+    ("key must be a string", "a key in double quotes"),
+    ("trailing comma", "another member after the comma, or none"),
+    ("invalid escape", "an escape that JSON has"),
+    ("invalid number", "a number as JSON writes it"),
+    ("control character", "an escape such as \\n in place of the control character"),
+    ("EOF while parsing a string", "the string's closing quote"),
+    ("EOF while parsing a list", "the list's closing bracket"),
+    ("EOF while parsing an object", "the object's closing brace"),
+    ("EOF while parsing a value", "a value"),
+];
 
 const TWICE: &str = "key twice";
 const DEEP: &str = "too deep";
@@ -162,7 +185,15 @@ mod tests {
             (b"{\"a\":\"\xff\"}", "not UTF-8 at byte 6"),
             (br#"{"a":"#, "ends too early"),
             (br#"{"a":1e999}"#, "out of range"),
-            (br#"{"a":secret}"#, "not valid JSON"),
+            (br#"{"a":secret}"#, "not valid JSON, at line 1 column 6: a value"),
+            (b"GARBAGE", "not valid JSON, at line 1 column 1: a value (an object"),
+            (b" \r\n", "the body is empty, where a JSON object"),
+            (br#"{"a" "secret"}"#, "column 6: a colon"),
+            (br#"{"a":"secret" 1}"#, "closing brace"),
+            (br#"{a:1}"#, "double quotes"),
+            (b"{\"a\":\"\n\"}", "escape"),
+            (br#"{"a":[1,]}"#, "after the comma"),
+            (br#"{"a":"secret"#, "closing quote"),
             (deep.as_bytes(), "nested too deeply"),
         ];
         for (body, want) in cases {

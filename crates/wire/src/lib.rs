@@ -26,4 +26,5 @@ pub mod sse;
 pub mod stop;
 pub mod tools;
 pub mod translated;
+pub mod turns;
 pub mod vector;

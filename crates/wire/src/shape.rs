@@ -34,7 +34,6 @@ const MOST_INPUTS: usize = 2048;
 
 /// Fields of chat and text completions.
 const SHARED: &[(&str, Kind)] = &[
-    ("max_tokens", COUNT),
     ("n", Whole(1, MOST_CHOICES)),
     ("temperature", Number(0.0, 2.0)),
     ("top_p", Number(0.0, 1.0)),
@@ -52,6 +51,7 @@ const SHARED: &[(&str, Kind)] = &[
     ("metadata", Object),
 ];
 const CHAT: &[(&str, Kind)] = &[
+    ("max_tokens", COUNT),
     ("max_completion_tokens", COUNT),
     ("logprobs", Flag),
     ("top_logprobs", Whole(0, MOST_ALTERNATIVES)),
@@ -62,8 +62,14 @@ const CHAT: &[(&str, Kind)] = &[
     ("prompt_cache_key", Text),
     ("prompt_cache_retention", Text),
 ];
-const COMPLETION: &[(&str, Kind)] =
-    &[("echo", Flag), ("logprobs", Whole(0, MOST_ALTERNATIVES)), ("best_of", Whole(1, MOST_CHOICES)), ("suffix", Text)];
+const COMPLETION: &[(&str, Kind)] = &[
+    // None at all: with `echo`, the prompt comes back alone.
+    ("max_tokens", Whole(0, u32::MAX as i64)),
+    ("echo", Flag),
+    ("logprobs", Whole(0, MOST_ALTERNATIVES)),
+    ("best_of", Whole(1, MOST_CHOICES)),
+    ("suffix", Text),
+];
 
 /// A chat completion's tree.
 ///
@@ -375,5 +381,8 @@ mod tests {
         }
         let logprobs = json!({"model": "m", "prompt": "a", "logprobs": true});
         assert_eq!(fault(CompletionRequest::from_value(logprobs)), "/logprobs");
+        let limited = |n: i64| CompletionRequest::from_value(json!({"model": "m", "prompt": "a", "max_tokens": n}));
+        assert_eq!(limited(0).unwrap().params.max_tokens, Some(0));
+        assert_eq!(fault(limited(-1)), "/max_tokens");
     }
 }

@@ -169,7 +169,7 @@ pub fn read_choice(choice: Option<&Value>, tools: &[Tool]) -> Result<ToolChoice,
             let place = at.key("function").key("name");
             ToolChoice::Named(index.ok_or_else(|| ErrorBody::invalid(&place, "must be the name of one of the tools"))?)
         }
-        Some(Value::Object(one)) if one.contains_key("type") => {
+        Some(Value::Object(one)) if one.get("type").is_some_and(Value::is_string) => {
             return Err(ErrorBody::unsupported(&at.key("type"), "only function is supported"));
         }
         Some(_) => return Err(ErrorBody::invalid(&at, "must be none, auto, required, or an object that names a tool")),
@@ -181,6 +181,46 @@ pub fn read_choice(choice: Option<&Value>, tools: &[Tool]) -> Result<ToolChoice,
         _ if tools.is_empty() => Ok(ToolChoice::None),
         wanted => Ok(wanted),
     }
+}
+
+/// Reads a `tool_choice` of OpenAI's kind `allowed_tools`: how they are to be called ([`ToolChoice::Auto`] or
+/// [`ToolChoice::Required`]) and which of these tools they are, by their indices; none if it is of another kind.
+///
+/// # Errors
+/// 400 or 422 with the place.
+pub fn read_allowed(choice: Option<&Value>, tools: &[Tool]) -> Result<Option<(ToolChoice, Vec<usize>)>, ErrorBody> {
+    const KIND: &str = "allowed_tools";
+    let Some(choice) = choice.filter(|c| c.get("type").and_then(Value::as_str) == Some(KIND)) else { return Ok(None) };
+    let at = Pointer::root().key("tool_choice").key(KIND);
+    let Some(allowed) = choice.get(KIND).and_then(Value::as_object) else {
+        return Err(ErrorBody::invalid(&at, "give an object with mode and tools"));
+    };
+    let mode = match allowed.get("mode").and_then(Value::as_str) {
+        Some("auto") => ToolChoice::Auto,
+        Some("required") => ToolChoice::Required,
+        _ => return Err(ErrorBody::invalid(&at.key("mode"), "must be auto or required")),
+    };
+    let at = at.key("tools");
+    let list = allowed.get("tools").and_then(Value::as_array).filter(|list| !list.is_empty());
+    let list = list.ok_or_else(|| ErrorBody::invalid(&at, "give a list of at least one of the tools"))?;
+    let mut indices = Vec::with_capacity(list.len());
+    for (i, one) in list.iter().enumerate() {
+        let at = at.index(i);
+        match one.get("type").and_then(Value::as_str) {
+            Some("function") => {}
+            Some(_) => return Err(ErrorBody::unsupported(&at.key("type"), "only functions can be called here")),
+            None => return Err(ErrorBody::invalid(&at.key("type"), "give the tool's type: function")),
+        }
+        let name = one.get("function").and_then(|f| f.get("name")).and_then(Value::as_str);
+        let index = name.and_then(|name| tools.iter().position(|tool| tool.name == name));
+        let place = at.key("function").key("name");
+        let index = index.ok_or_else(|| ErrorBody::invalid(&place, "must be the name of one of the tools"))?;
+        if !indices.contains(&index) {
+            indices.push(index);
+        }
+    }
+    indices.sort_unstable();
+    Ok(Some((mode, indices)))
 }
 
 #[cfg(test)]
@@ -228,6 +268,33 @@ mod tests {
         assert_eq!(place(read(named("secret")).unwrap_err()), "/tool_choice/function/name");
         assert_eq!(place(read(json!("secret")).unwrap_err()), "/tool_choice");
         assert_eq!(place(read(json!({"type": "secret"})).unwrap_err()), "/tool_choice/type");
+        // Not understood, not of the wrong kind.
+        assert_eq!(read(json!({"type": "secret"})).unwrap_err().error.code, "unsupported_feature");
+        assert_eq!(read(json!({"type": 5})).unwrap_err().error.code, "invalid_request");
         assert_eq!(place(read_choice(Some(&json!("required")), &[]).unwrap_err()), "/tool_choice");
+    }
+
+    #[test]
+    fn allowed_tools_are_some_of_the_tools() {
+        let tools = read_tools(Some(&json!([tool("a"), tool("b"), tool("c")]))).unwrap();
+        let named = |name: &str| json!({"type": "function", "function": {"name": name}});
+        let read = |mode: &str, list: Value| {
+            let choice = json!({"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": list}});
+            read_allowed(Some(&choice), &tools)
+        };
+        assert_eq!(read("auto", json!([named("c"), named("a"), named("c")])), Ok(Some((ToolChoice::Auto, vec![0, 2]))));
+        assert_eq!(read("required", json!([named("b")])), Ok(Some((ToolChoice::Required, vec![1]))));
+        for other in [None, Some(json!("auto")), Some(named("a"))] {
+            assert_eq!(read_allowed(other.as_ref(), &tools), Ok(None));
+        }
+        for (read, at) in [
+            (read("secret", json!([named("a")])), "/mode"),
+            (read("auto", json!([])), "/tools"),
+            (read("auto", json!([named("a"), named("secret")])), "/tools/1/function/name"),
+            (read("auto", json!([{"type": "secret"}])), "/tools/0/type"),
+            (read_allowed(Some(&json!({"type": "allowed_tools"})), &tools), ""),
+        ] {
+            assert_eq!(place(read.unwrap_err()), format!("/tool_choice/allowed_tools{at}"));
+        }
     }
 }

@@ -9,7 +9,7 @@ pub struct ModelInfo {
     pub name: String,
     /// For example `llama`.
     pub architecture: String,
-    /// For example `GGUF Q4_1`: the type that most of the weights have.
+    /// For example `GGUF Q4_K_M`: the file's own name for its type, or else the type that most of the weights have.
     pub format: String,
     /// For example `135M`.
     pub parameters: String,

@@ -111,7 +111,7 @@ impl LoadedModel {
         let info = ModelInfo {
             name: file.metadata().optional_string("general.name")?.unwrap_or(architecture).to_owned(),
             architecture: architecture.to_owned(),
-            format: format!("GGUF {}", most_common(file)),
+            format: format!("GGUF {}", format(file)),
             parameters: parameters(file),
             context_tokens: config.context as u32,
             vocabulary: config.vocabulary,
@@ -149,6 +149,41 @@ fn warmed(mut network: Box<dyn Network>) -> Box<dyn Network> {
         network.step(&[Feed { blocks: &[0], tokens: &[0; 8][..rows], position: 0, prompt: rows, wanted }]);
     }
     network
+}
+
+/// What the file is called by who made it, which is how people know it, or else what most of its weights are. A mixture such
+/// as Q4_K_M may keep most of a small model's numbers, its vocabulary's, in another type.
+fn format(file: &Gguf) -> String {
+    // It is only a name: one that cannot be read is as good as none.
+    let number = file.metadata().optional_u32("general.file_type").ok().flatten();
+    number.and_then(file_type).map_or_else(|| most_common(file).to_string(), str::to_owned)
+}
+
+/// llama.cpp's name for a kind of file (`llama_ftype`); none for one that nothing here could hold.
+fn file_type(number: u32) -> Option<&'static str> {
+    /// Set where who made the file had to guess.
+    const GUESSED: u32 = 1024;
+    Some(match number & !GUESSED {
+        0 => "F32",
+        1 => "F16",
+        2 => "Q4_0",
+        3 => "Q4_1",
+        7 => "Q8_0",
+        8 => "Q5_0",
+        9 => "Q5_1",
+        10 => "Q2_K",
+        11 => "Q3_K_S",
+        12 => "Q3_K_M",
+        13 => "Q3_K_L",
+        14 => "Q4_K_S",
+        15 => "Q4_K_M",
+        16 => "Q5_K_S",
+        17 => "Q5_K_M",
+        18 => "Q6_K",
+        21 => "Q2_K_S",
+        32 => "BF16",
+        _ => return None,
+    })
 }
 
 /// The type that most of the weights have.

@@ -11,6 +11,7 @@ use rustix::fs::{FlockOperation, flock};
 use super::digest::sha256_of;
 use super::error::{Bound, PullError};
 use super::place::Place;
+use super::spare::{Disk, Spare};
 use super::{Model, Progress};
 
 /// How often a lock that another pod holds is tried.
@@ -90,11 +91,14 @@ pub(super) async fn lock(place: &Place, wait: impl Fn()) -> Result<Lock, PullErr
     }
 }
 
-/// For a write that failed: no room, or something else.
-pub(super) fn write_error(place: &Place, error: &std::io::Error, need: u64) -> PullError {
+/// For a write that failed, of a file of so many bytes if that is known: no room, or something else.
+pub(super) fn write_error(place: &Place, error: &std::io::Error, whole: Option<u64>, spare: Spare) -> PullError {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
-            PullError::no_space(place.folder(), Bound::Disk, need, 0)
+            let Disk { free, spare } = Disk::of(place.folder(), spare);
+            let came = place.partial_bytes();
+            let need = whole.map(|whole| whole.saturating_sub(came));
+            PullError::no_space(place.folder(), Bound::Disk { free, spare }, need, came, 0)
         }
         _ => PullError::file("write", &place.partial(), error),
     }
@@ -116,7 +120,9 @@ pub(super) async fn commit(place: &Place, source: &str, observe: &impl Fn(Progre
     }
     // The bytes are on the disk before the name says so, and the name before anyone relies on it.
     observe(Progress::Storing);
-    let file = blocking(move || file.sync_all().map(|()| file)).await.map_err(|e| write_error(place, &e, 0))?;
+    let file = blocking(move || file.sync_all().map(|()| file))
+        .await
+        .map_err(|e| write_error(place, &e, Some(place.partial_bytes()), Spare::Bytes(0)))?;
     observe(Progress::Naming);
     std::fs::rename(&partial, &path).map_err(|e| PullError::file("rename", &partial, &e))?;
     place.forget_validator();

@@ -11,15 +11,19 @@ use super::address::{self, shown};
 use super::answer::{self, Head};
 use super::cache::write_error;
 use super::client::{Ask, Client, causes, unreachable};
+use super::conduct::Conduct;
 use super::error::PullError;
 use super::pace::Pace;
 use super::patience::Patience;
 use super::place::Place;
-use super::{Progress, Source, room};
+use super::room::{self, Bounds};
+use super::{Progress, Source};
 
 /// Waits between attempts begin here and double up to [`LONGEST_WAIT`].
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(15);
+/// An attempt that gains less than this is followed by a longer wait, like one that gains nothing.
+const GAIN: u64 = 64 << 10;
 /// Where the source does not say how long the file is, room is made in steps of this.
 const STEP: u64 = 1 << 20;
 
@@ -32,6 +36,7 @@ pub(super) struct Download<'a, F> {
     observe: &'a F,
     pace: Pace,
     patience: Patience,
+    conduct: Conduct,
     /// Whether all bytes of the partial file came in one answer: then a wrong digest is the source's.
     one_piece: bool,
 }
@@ -45,7 +50,8 @@ impl<'a, F: Fn(Progress)> Download<'a, F> {
             place,
             observe,
             pace: Pace::new(source.bytes_per_second),
-            patience: Patience::new(source.patience, source.bytes_per_second, Instant::now()),
+            patience: Patience::new(source.patience, source.bytes_per_second, 0, Instant::now()),
+            conduct: Conduct::default(),
             one_piece: false,
         })
     }
@@ -65,19 +71,28 @@ impl<'a, F: Fn(Progress)> Download<'a, F> {
     /// [`PullError`]; after [`PullError::Unreachable`] another attempt was not worth it any more.
     pub(super) async fn run(&mut self) -> Result<(), PullError> {
         let mut wait = FIRST_WAIT;
-        self.patience = Patience::new(self.source.patience, self.source.bytes_per_second, Instant::now());
+        let (limit, held) = (self.source.patience, self.place.partial_bytes());
+        self.patience = Patience::new(limit, self.source.bytes_per_second, held, Instant::now());
+        self.conduct = Conduct::default();
         loop {
-            let before = self.place.partial_bytes();
+            let before = self.patience.furthest();
+            self.conduct.attempt();
             let error = match self.attempt().await {
                 Ok(()) => return Ok(()),
                 Err(error @ PullError::Unreachable { .. }) => error,
                 Err(error) => return Err(error),
             };
-            if self.place.partial_bytes() > before {
+            let furthest = self.patience.furthest();
+            if furthest - before >= GAIN {
                 wait = FIRST_WAIT;
             }
             if self.patience.ends(wait, Instant::now()) {
-                return Err(error);
+                return Err(match (self.conduct.told(furthest, limit), error) {
+                    (Some(told), PullError::Unreachable { url, why }) => {
+                        PullError::Unreachable { url, why: format!("{why}; {told}") }
+                    }
+                    (_, error) => error,
+                });
             }
             tracing::warn!(%error, retry_in_ms = wait.as_millis() as u64, "the model could not be downloaded");
             (self.observe)(Progress::Retrying { why: error.to_string() });
@@ -94,9 +109,13 @@ impl<'a, F: Fn(Progress)> Download<'a, F> {
         let ask = Ask { url: &self.url, token: token.as_deref(), from, validator: validator.as_ref() };
         let answer = self.client.get(ask).await?;
         match answer::read(answer.status(), answer.headers(), from, validator.as_ref()) {
-            Head::Body { begin, whole } => self.body(answer, begin, whole).await,
+            Head::Body { begin, whole } => {
+                self.conduct.body(from, begin, whole);
+                self.body(answer, begin, whole).await
+            }
             Head::Complete => Ok(()),
             Head::Restart(why) => {
+                self.conduct.unfit();
                 self.place.discard_partial().map_err(|e| PullError::file("remove", &self.place.partial(), &e))?;
                 Err(unreachable(&self.url, format!("{why}; it is asked for all of it again")))
             }
@@ -108,15 +127,15 @@ impl<'a, F: Fn(Progress)> Download<'a, F> {
     async fn body(&mut self, answer: Response<Incoming>, begin: u64, whole: Option<u64>) -> Result<(), PullError> {
         let place = self.place;
         let partial = place.partial();
-        let failed =
-            |e: &std::io::Error| write_error(place, e, whole.map_or(0, |w| w.saturating_sub(place.partial_bytes())));
+        let spare = self.source.spare;
+        let failed = |e: &std::io::Error| write_error(place, e, whole, spare);
         if begin == 0 {
             place.discard_partial().map_err(|e| PullError::file("remove", &partial, &e))?;
         }
         self.one_piece = begin == 0;
         let mut reserved = begin;
         if let Some(whole) = whole {
-            self.reserve(whole).await?;
+            self.reserve(whole, Some(whole)).await?;
             reserved = whole;
         }
         if begin == 0 {
@@ -136,16 +155,16 @@ impl<'a, F: Fn(Progress)> Download<'a, F> {
             let Some(data) = frame.data_ref() else { continue };
             have += data.len() as u64;
             let now = Instant::now();
-            self.patience.came(data.len(), now);
+            self.patience.came(data.len(), have, now);
             if have > reserved {
                 reserved = self.next_reservation(have);
-                self.reserve(reserved).await?;
+                self.reserve(reserved, whole).await?;
             }
             file.write_all(data).await.map_err(|e| failed(&e))?;
             // Written, not only handed over: whoever takes this download over counts on what was reported.
             file.flush().await.map_err(|e| failed(&e))?;
             (self.observe)(Progress::Downloading { bytes: have, of: whole });
-            if self.patience.ends(Duration::ZERO, now) && whole.is_none_or(|whole| have < whole) {
+            if self.patience.trickles(now) && whole.is_none_or(|whole| have < whole) {
                 break Some(self.patience.too_slow());
             }
             let wait = self.pace.wait(data.len(), Instant::now());
@@ -169,9 +188,9 @@ impl<'a, F: Fn(Progress)> Download<'a, F> {
         self.source.cache_limit.map_or(step, |limit| step.min(limit)).max(have)
     }
 
-    async fn reserve(&self, size: u64) -> Result<(), PullError> {
-        let (place, limit) = (self.place.clone(), self.source.cache_limit);
-        let reserved = tokio::task::spawn_blocking(move || room::reserve(&place, limit, size)).await;
+    async fn reserve(&self, size: u64, whole: Option<u64>) -> Result<(), PullError> {
+        let (place, bounds) = (self.place.clone(), Bounds { limit: self.source.cache_limit, spare: self.source.spare });
+        let reserved = tokio::task::spawn_blocking(move || room::reserve(&place, bounds, size, whole)).await;
         reserved.unwrap_or_else(|e| Err(PullError::Configuration(format!("making room in the cache failed: {e}"))))
     }
 }

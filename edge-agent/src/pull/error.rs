@@ -38,14 +38,16 @@ pub enum PullError {
         why: String,
     },
     /// No room.
-    #[error("{folder} has room for {room} more bytes ({bound}), the model needs {need}: {next}")]
+    #[error("{folder} has room for {room} more bytes ({bound}), {}: {next}", needed(*need, *came))]
     NoSpace {
         /// The cache.
         folder: String,
         /// What the room is bounded by.
         bound: Bound,
-        /// Bytes that the model still needs.
-        need: u64,
+        /// Bytes that the model still needs; none: the source does not say how long the file is.
+        need: Option<u64>,
+        /// Bytes that had come.
+        came: u64,
         /// Bytes that could be had, models that nobody uses already counted as gone.
         room: u64,
         /// The next step.
@@ -68,7 +70,12 @@ pub enum PullError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
     /// Its file system.
-    Disk,
+    Disk {
+        /// Bytes that are free on it.
+        free: u64,
+        /// Bytes of it that stay free.
+        spare: u64,
+    },
     /// `--cache-limit`, so many bytes.
     Limit(u64),
 }
@@ -76,9 +83,18 @@ pub enum Bound {
 impl std::fmt::Display for Bound {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Bound::Disk => f.write_str("free on its disk"),
+            Bound::Disk { free, spare } => {
+                write!(f, "{free} are free on its disk, {spare} stay free for the node, --disk-reserve")
+            }
             Bound::Limit(bytes) => write!(f, "under the cache's limit of {bytes}"),
         }
+    }
+}
+
+fn needed(need: Option<u64>, came: u64) -> String {
+    match need {
+        Some(need) => format!("the model needs {need}"),
+        None => format!("the source does not say how long its file is and had sent {came}"),
     }
 }
 
@@ -95,12 +111,15 @@ impl PullError {
     }
 
     /// No room in a folder.
-    pub(super) fn no_space(folder: &Path, bound: Bound, need: u64, room: u64) -> Self {
-        let next = match bound {
-            Bound::Disk => "enlarge the cache or free some space",
-            Bound::Limit(_) => "raise the limit (cache.emptyDir.sizeLimit or cache.claim.size, here --cache-limit)",
+    pub(super) fn no_space(folder: &Path, bound: Bound, need: Option<u64>, came: u64, room: u64) -> Self {
+        let next = match (bound, need) {
+            (_, None) => "check that the URL is a model's, or let the source say its length (content-length)",
+            (Bound::Disk { .. }, _) => "enlarge the cache or free some space",
+            (Bound::Limit(_), _) => {
+                "raise the limit (cache.emptyDir.sizeLimit or cache.claim.size, here --cache-limit)"
+            }
         };
-        PullError::NoSpace { folder: folder.display().to_string(), bound, need, room, next }
+        PullError::NoSpace { folder: folder.display().to_string(), bound, need, came, room, next }
     }
 
     /// Something about a file or a folder of the cache.

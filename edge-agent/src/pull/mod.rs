@@ -8,6 +8,7 @@ mod address;
 mod answer;
 mod cache;
 mod client;
+mod conduct;
 mod digest;
 mod download;
 mod error;
@@ -17,6 +18,7 @@ mod patience;
 mod place;
 mod progress;
 mod room;
+mod spare;
 
 use std::fs::File;
 use std::num::NonZeroU64;
@@ -27,6 +29,7 @@ pub use digest::{is_digest, sha256};
 pub use error::{Bound, PullError};
 pub use local::local;
 pub use progress::Progress;
+pub use spare::Spare;
 
 use cache::Found;
 use download::Download;
@@ -48,6 +51,8 @@ pub struct Source {
     pub cache_dir: PathBuf,
     /// Bytes that the models of that folder may take together; none: what its disk has room for.
     pub cache_limit: Option<u64>,
+    /// What stays free on that folder's disk.
+    pub spare: Spare,
     /// A file with a bearer token, read at each attempt.
     pub token_file: Option<PathBuf>,
     /// Certificates that are trusted beside the public ones.
@@ -56,8 +61,8 @@ pub struct Source {
     pub bytes_per_second: Option<NonZeroU64>,
     /// How long the source may be silent before the connection is given up: [`STALL`].
     pub stall: Duration,
-    /// How long a source may be unreachable, or bring less than 1 KiB a second, before that is the answer. The
-    /// orchestrator then starts this program again, and its condition says why.
+    /// How long a source may be unreachable, bring less than 1 KiB a second, or bring only what came before, before that is
+    /// the answer. The orchestrator then starts this program again, and its condition says why.
     pub patience: Duration,
 }
 
@@ -85,7 +90,8 @@ impl Model {
 /// The model from the cache, downloaded into it if it is not there. `observe` is told before each step.
 ///
 /// # Errors
-/// [`PullError`]; only [`PullError::Unreachable`] is worth another try, and had several.
+/// [`PullError`]; only [`PullError::Unreachable`] is worth another try, and had several. After [`PullError::NoSpace`]
+/// nothing of the download is left on the disk.
 pub async fn fetch(source: &Source, observe: impl Fn(Progress)) -> Result<Model, PullError> {
     let place = cache::open(&source.cache_dir, &source.sha256)?;
     if let Found::Whole(model) = cache::look(&place).await? {
@@ -101,7 +107,14 @@ pub async fn fetch(source: &Source, observe: impl Fn(Progress)) -> Result<Model,
     }
     let mut mixed = 0;
     loop {
-        download.run().await?;
+        if let Err(error) = download.run().await {
+            if matches!(error, PullError::NoSpace { .. })
+                && let Err(left) = place.discard_partial()
+            {
+                tracing::warn!(error = %left, path = %place.partial().display(), "what came of the model cannot be removed");
+            }
+            return Err(error);
+        }
         match cache::commit(&place, &download.name(), &observe).await {
             // Parts may be of two versions of the file: only a download in one piece proves the source wrong.
             Err(PullError::DigestMismatch { .. }) if !download.one_piece() && mixed < MIXED => mixed += 1,

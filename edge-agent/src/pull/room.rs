@@ -8,11 +8,12 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, statvfs};
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 
 use super::digest::is_digest;
 use super::error::{Bound, PullError};
 use super::place::Place;
+use super::spare::{Disk, Spare};
 
 /// A file of the cache that counts against its limit.
 struct Entry {
@@ -23,11 +24,21 @@ struct Entry {
     used: SystemTime,
 }
 
-/// Makes room so that the partial file of `place` can grow to `size` bytes, and reserves it on the disk.
+/// What bounds the models of a folder.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// Bytes of all of them.
+    pub(super) limit: Option<u64>,
+    /// What stays free on the disk.
+    pub(super) spare: Spare,
+}
+
+/// Makes room so that the partial file of `place` can grow to `size` bytes, and reserves it on the disk. `whole` is the
+/// length of the file, where the source says it.
 ///
 /// # Errors
 /// [`PullError::NoSpace`]; then nothing was removed.
-pub(super) fn reserve(place: &Place, limit: Option<u64>, size: u64) -> Result<(), PullError> {
+pub(super) fn reserve(place: &Place, bounds: Bounds, size: u64, whole: Option<u64>) -> Result<(), PullError> {
     let folder = place.folder();
     // Two pods that make room at once would each count on the bytes that the other is about to take.
     let lock = folder.join("room.lock");
@@ -41,11 +52,13 @@ pub(super) fn reserve(place: &Place, limit: Option<u64>, size: u64) -> Result<()
     entries.sort_by_key(|e| e.used);
     let others: u64 = entries.iter().map(|e| e.bytes).sum();
     // What this download already took of the disk need not be free again.
-    let taken = std::fs::metadata(&partial).map_or(0, |m| m.blocks() * 512).min(size);
+    let partial_meta = std::fs::metadata(&partial).ok();
+    let taken = partial_meta.as_ref().map_or(0, |m| m.blocks() * 512).min(size);
+    let came = partial_meta.map_or(0, |m| m.len());
     let need = size - taken;
-    let free = || statvfs(folder).map_or(u64::MAX, |s| s.f_bavail.saturating_mul(s.f_frsize));
-    let over = limit.map_or(0, |limit| others.saturating_add(size).saturating_sub(limit));
-    let short = need.saturating_sub(free());
+    let disk = || Disk::of(folder, bounds.spare);
+    let over = bounds.limit.map_or(0, |limit| others.saturating_add(size).saturating_sub(limit));
+    let short = need.saturating_sub(disk().room());
 
     let (mut gone, mut going) = (0, Vec::new());
     for entry in entries {
@@ -58,17 +71,23 @@ pub(super) fn reserve(place: &Place, limit: Option<u64>, size: u64) -> Result<()
         }
     }
     if gone < over {
-        let limit = limit.unwrap_or(u64::MAX);
-        return Err(PullError::no_space(folder, Bound::Limit(limit), size, limit.saturating_sub(others - gone)));
+        let limit = bounds.limit.unwrap_or(u64::MAX);
+        let room = limit.saturating_sub(others - gone);
+        return Err(PullError::no_space(folder, Bound::Limit(limit), whole, came, room));
     }
+    let full = |disk: Disk, gone: u64| {
+        let bound = Bound::Disk { free: disk.free.saturating_add(gone), spare: disk.spare };
+        let room = disk.free.saturating_add(gone).saturating_sub(disk.spare);
+        PullError::no_space(folder, bound, whole.map(|whole| whole.saturating_sub(taken)), came, room)
+    };
     if gone < short {
-        return Err(PullError::no_space(folder, Bound::Disk, need, free() + gone));
+        return Err(full(disk(), gone));
     }
     for (entry, _unused) in going {
         tracing::info!(path = %entry.path.display(), bytes = entry.bytes, "the cache makes room: this was used least recently");
         remove(place, &entry)?;
     }
-    take(&partial, size, || PullError::no_space(folder, Bound::Disk, need, free()))
+    take(&partial, size, || full(disk(), 0))
 }
 
 /// Takes the blocks now, so that a second download does not count on them; the file's length stays what it is.

@@ -6,8 +6,9 @@ use axum::body::{Body, HttpBody as _};
 use http::{HeaderMap, header};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
-use terrace_wire::error::Code;
+use terrace_wire::error::{Code, ErrorBody};
 use terrace_wire::json;
+use terrace_wire::pointer::Pointer;
 
 use super::error::ApiError;
 
@@ -31,7 +32,10 @@ pub(super) async fn read(headers: &HeaderMap, body: Body) -> Result<Value, ApiEr
     let bytes = tokio::time::timeout(ARRIVAL, collect(body)).await.map_err(|_| {
         ApiError::new(Code::InvalidRequest, format!("the body did not arrive within {} s", ARRIVAL.as_secs()))
     })??;
-    json::parse(&bytes).map_err(|malformed| ApiError::new(Code::InvalidRequest, malformed.to_string()))
+    json::parse(&bytes).map_err(|malformed| {
+        let what = format!("the body cannot be read: {malformed}. Send one JSON object, as OpenAI's API takes it");
+        ErrorBody::invalid(&Pointer::root(), what).into()
+    })
 }
 
 async fn collect(mut body: Body) -> Result<Vec<u8>, ApiError> {

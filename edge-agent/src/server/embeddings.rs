@@ -123,7 +123,7 @@ fn tokens(agent: &Agent, input: &Input, at: &Pointer) -> Result<Vec<u32>, ApiErr
     let model = agent.engine.model();
     let tokens = match input {
         Input::Text(text) => {
-            request::check_length(agent, text.len()).map_err(|e| e.at(at))?;
+            request::check_length(agent, text.len(), at)?;
             agent.engine.tokenizer().encode_document(text).map_err(|e| invalid(at, e.to_string()))?
         }
         Input::Tokens(ids) => {

@@ -10,13 +10,25 @@ use super::request::Wire;
 enum Fate {
     /// Read.
     Read,
-    /// Tells who asks or where to keep things; changes no answer.
-    Harmless,
+    /// Tells who asks or where to keep things; changes no answer. Of this form all the same.
+    Harmless(Form),
     /// Read if it has one of these values, which ask for nothing.
-    Only(&'static [&'static str], &'static str),
+    Only(Form, &'static [&'static str], &'static str),
     /// Understood, not built.
-    Refused(&'static str),
+    Refused(Form, &'static str),
 }
+
+/// What a field must be to be what its name says: a wrong type is the caller's mistake whatever is done with the field.
+#[derive(Clone, Copy)]
+struct Form(&'static str, fn(&Value) -> bool);
+
+const TEXT: Form = Form("a string", Value::is_string);
+const FLAG: Form = Form("true or false", Value::is_boolean);
+const WHOLE: Form = Form("a whole number", |v| v.is_u64() || v.is_i64());
+const OBJECT: Form = Form("an object", Value::is_object);
+const LIST: Form = Form("a list", Value::is_array);
+const TEXTS: Form = Form("a list of strings", |v| v.as_array().is_some_and(|list| list.iter().all(Value::is_string)));
+const TEXT_OR_OBJECT: Form = Form("a string or an object", |v| v.is_string() || v.is_object());
 
 use Fate::{Harmless, Only, Read, Refused};
 
@@ -37,8 +49,8 @@ const PARAMS: &[(&str, Fate)] = &[
     ("stop", Read),
     ("n", Read),
     ("logprobs", Read),
-    ("user", Harmless),
-    ("metadata", Harmless),
+    ("user", Harmless(TEXT)),
+    ("metadata", Harmless(OBJECT)),
 ];
 const CHAT: &[(&str, Fate)] = &[
     ("messages", Read),
@@ -48,28 +60,28 @@ const CHAT: &[(&str, Fate)] = &[
     ("tool_choice", Read),
     ("parallel_tool_calls", Read),
     ("response_format", Read),
-    ("safety_identifier", Harmless),
-    ("prompt_cache_key", Harmless),
-    ("prompt_cache_retention", Harmless),
-    ("store", Only(&["false"], "nothing is stored here")),
-    ("service_tier", Only(&["\"auto\"", "\"default\""], "there is one tier of service")),
-    ("modalities", Only(&["[\"text\"]"], "answers are text")),
-    ("audio", Refused("answers are text")),
-    ("functions", Refused("use tools")),
-    ("function_call", Refused("use tool_choice")),
-    ("prediction", Refused("predicted outputs are not supported")),
-    ("reasoning_effort", Refused("the effort cannot be set")),
-    ("verbosity", Refused("the length can only be limited, with max_completion_tokens")),
-    ("web_search_options", Refused("nothing is searched from here")),
+    ("safety_identifier", Harmless(TEXT)),
+    ("prompt_cache_key", Harmless(TEXT)),
+    ("prompt_cache_retention", Harmless(TEXT)),
+    ("store", Only(FLAG, &["false"], "nothing is stored here")),
+    ("service_tier", Only(TEXT, &["\"auto\"", "\"default\""], "there is one tier of service")),
+    ("modalities", Only(TEXTS, &["[\"text\"]"], "answers are text")),
+    ("audio", Refused(OBJECT, "answers are text")),
+    ("functions", Refused(LIST, "use tools")),
+    ("function_call", Refused(TEXT_OR_OBJECT, "use tool_choice")),
+    ("prediction", Refused(OBJECT, "predicted outputs are not supported")),
+    ("reasoning_effort", Refused(TEXT, "the effort cannot be set")),
+    ("verbosity", Refused(TEXT, "the length can only be limited, with max_completion_tokens")),
+    ("web_search_options", Refused(OBJECT, "nothing is searched from here")),
 ];
 const COMPLETION: &[(&str, Fate)] = &[
     ("prompt", Read),
     ("echo", Read),
     ("best_of", Read),
-    ("suffix", Only(&["\"\""], "text cannot be inserted before a suffix: leave it out")),
+    ("suffix", Only(TEXT, &["\"\""], "text cannot be inserted before a suffix: leave it out")),
 ];
 const STREAM_OPTIONS: &[(&str, Fate)] =
-    &[("include_usage", Read), ("include_obfuscation", Only(&["false"], "events are not padded"))];
+    &[("include_usage", Read), ("include_obfuscation", Only(FLAG, &["false"], "events are not padded"))];
 const MESSAGE: &[(&str, Fate)] = &[
     ("role", Read),
     ("content", Read),
@@ -78,15 +90,17 @@ const MESSAGE: &[(&str, Fate)] = &[
     ("tool_call_id", Read),
     ("refusal", Read),
     ("reasoning_content", Read),
-    ("annotations", Only(&["[]"], "annotations are not read: leave them out")),
-    ("audio", Refused("only text is read")),
-    ("function_call", Refused("use tool_calls")),
+    ("annotations", Only(LIST, &["[]"], "annotations are not read: leave them out")),
+    ("audio", Refused(OBJECT, "only text is read")),
+    ("function_call", Refused(OBJECT, "use tool_calls")),
 ];
-const CALL: &[(&str, Fate)] = &[("id", Read), ("type", Read), ("function", Read), ("index", Harmless)];
+const CALL: &[(&str, Fate)] = &[("id", Read), ("type", Read), ("function", Read), ("index", Harmless(WHOLE))];
 const CALLED: &[(&str, Fate)] = &[("name", Read), ("arguments", Read)];
 const TOOL: &[(&str, Fate)] = &[("type", Read), ("function", Read)];
 const FUNCTION: &[(&str, Fate)] = &[("name", Read), ("description", Read), ("parameters", Read), ("strict", Read)];
-const CHOICE: &[(&str, Fate)] = &[("type", Read), ("function", Read)];
+const CHOICE: &[(&str, Fate)] = &[("type", Read), ("function", Read), ("allowed_tools", Read)];
+const ALLOWED: &[(&str, Fate)] = &[("mode", Read), ("tools", Read)];
+const ALLOWED_TOOL: &[(&str, Fate)] = &[("type", Read), ("function", Read)];
 const CHOSEN: &[(&str, Fate)] = &[("name", Read)];
 const FORMAT: &[(&str, Fate)] = &[("type", Read), ("json_schema", Read)];
 const SCHEMA: &[(&str, Fate)] = &[("name", Read), ("description", Read), ("schema", Read), ("strict", Read)];
@@ -95,7 +109,8 @@ const PART: &[(&str, Fate)] = &[("type", Read), ("text", Read), ("refusal", Read
 /// Whether everything that a request says is done.
 ///
 /// # Errors
-/// 422 for a field that is understood and not built, 400 for one that is not known, by its position.
+/// 422 for a field that is understood and not built; 400 for one of a wrong type, and for one that is not known, by its
+/// position.
 pub(super) fn check(wire: Wire, request: &Value) -> Result<(), ErrorBody> {
     let root = Pointer::root();
     let lists = match wire {
@@ -112,6 +127,14 @@ pub(super) fn check(wire: Wire, request: &Value) -> Result<(), ErrorBody> {
     }
     within(request, "response_format", FORMAT, "json_schema", SCHEMA, &root)?;
     within(request, "tool_choice", CHOICE, "function", CHOSEN, &root)?;
+    if let Some(allowed) = request.get("tool_choice").and_then(|choice| choice.get("allowed_tools")) {
+        let at = root.key("tool_choice").key("allowed_tools");
+        members(allowed, &[ALLOWED], &at)?;
+        let tools = allowed.get("tools").and_then(Value::as_array);
+        for (i, tool) in tools.into_iter().flatten().enumerate() {
+            both(tool, ALLOWED_TOOL, "function", CHOSEN, &at.key("tools").index(i))?;
+        }
+    }
     let tools = request.get("tools").and_then(Value::as_array);
     for (i, tool) in tools.into_iter().flatten().enumerate() {
         both(tool, TOOL, "function", FUNCTION, &root.key("tools").index(i))?;
@@ -165,9 +188,12 @@ fn members(value: &Value, lists: &[&[(&str, Fate)]], at: &Pointer) -> Result<(),
             continue;
         }
         match lists.iter().copied().flatten().find(|(known, _)| known == name) {
-            Some((_, Read | Harmless)) => {}
-            Some((_, Only(values, _))) if values.contains(&value.to_string().as_str()) => {}
-            Some((known, Only(_, why) | Refused(why))) => {
+            Some((known, Harmless(form) | Only(form, ..) | Refused(form, _))) if !(form.1)(value) => {
+                return Err(ErrorBody::invalid(&at.key(known), format!("must be {}", form.0)));
+            }
+            Some((_, Read | Harmless(_))) => {}
+            Some((_, Only(_, values, _))) if values.contains(&value.to_string().as_str()) => {}
+            Some((known, Only(_, _, why) | Refused(_, why))) => {
                 return Err(ErrorBody::unsupported(&at.key(known), format!("not supported by this agent: {why}")));
             }
             None => {
@@ -192,7 +218,15 @@ mod tests {
             (error.param.unwrap(), error.code)
         };
         let said = |body: Value| json!({"messages": [body]});
+        let allowed = |tools: Value| json!({"tool_choice": {"type": "allowed_tools", "allowed_tools": tools}});
         for (wire, request, at, code) in [
+            (Wire::Chat, allowed(json!({"secret": 1})), "/tool_choice/allowed_tools/[0]", "invalid_request"),
+            (
+                Wire::Chat,
+                allowed(json!({"tools": [{"type": "function", "function": {"secret": 1}}]})),
+                "/tool_choice/allowed_tools/tools/0/function/[0]",
+                "invalid_request",
+            ),
             (Wire::Chat, json!({"model": "m", "secret": 1}), "/[1]", "invalid_request"),
             (Wire::Chat, json!({"store": true}), "/store", "unsupported_feature"),
             (Wire::Chat, json!({"functions": []}), "/functions", "unsupported_feature"),
@@ -250,11 +284,61 @@ mod tests {
             assert_eq!(fault(wire, request), (at.to_owned(), code.to_owned()));
         }
         for (wire, request) in [
+            (
+                Wire::Chat,
+                json!({"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [
+                {"type": "function", "function": {"name": "f"}}]}}}),
+            ),
             (Wire::Chat, json!({"store": false, "user": "u", "audio": null, "modalities": ["text"], "secret": null})),
             (Wire::Chat, said(json!({"role": "assistant", "annotations": [], "audio": null, "refusal": null}))),
             (Wire::Text, json!({"suffix": null, "echo": true, "best_of": 1})),
         ] {
             assert!(check(wire, &request).is_ok(), "{request}");
+        }
+    }
+    /// A malformed value of a field that changes nothing, or that is not built, was said not to be supported.
+    #[test]
+    fn a_wrong_type_is_a_mistake_whatever_is_done_with_the_field() {
+        let said = |name: &str, value: Value| json!({"messages": [{"role": "assistant", name: value}]});
+        for (name, wrong, refused) in [
+            ("store", json!("secret"), Some(json!(true))),
+            ("service_tier", json!(1), Some(json!("flex"))),
+            ("modalities", json!("secret"), Some(json!(["audio"]))),
+            ("modalities", json!([1]), Some(json!(["audio"]))),
+            ("audio", json!([]), Some(json!({}))),
+            ("functions", json!({}), Some(json!([]))),
+            ("function_call", json!(1), Some(json!("auto"))),
+            ("prediction", json!("secret"), Some(json!({}))),
+            ("reasoning_effort", json!(1), Some(json!("low"))),
+            ("verbosity", json!({}), Some(json!("low"))),
+            ("web_search_options", json!(true), Some(json!({}))),
+            ("user", json!(1), None),
+            ("metadata", json!("secret"), None),
+            ("safety_identifier", json!(1), None),
+            ("prompt_cache_key", json!([]), None),
+            ("prompt_cache_retention", json!(24), None),
+        ] {
+            let error = check(Wire::Chat, &json!({name: wrong})).unwrap_err().error;
+            assert_eq!((error.code.as_str(), error.param), ("invalid_request", Some(format!("/{name}"))));
+            assert!(error.message.contains("must be") && !error.message.contains("secret"), "{}", error.message);
+            if let Some(refused) = refused {
+                let error = check(Wire::Chat, &json!({name: refused})).unwrap_err().error;
+                assert_eq!((error.code.as_str(), error.param), ("unsupported_feature", Some(format!("/{name}"))));
+            }
+        }
+        for (wire, request, at) in [
+            (Wire::Text, json!({"suffix": 1}), "/suffix"),
+            (
+                Wire::Chat,
+                json!({"stream": true, "stream_options": {"include_obfuscation": 1}}),
+                "/stream_options/include_obfuscation",
+            ),
+            (Wire::Chat, said("annotations", json!("secret")), "/messages/0/annotations"),
+            (Wire::Chat, said("audio", json!("secret")), "/messages/0/audio"),
+            (Wire::Chat, said("tool_calls", json!([{"index": "secret"}])), "/messages/0/tool_calls/0/index"),
+        ] {
+            let error = check(wire, &request).unwrap_err().error;
+            assert_eq!((error.code.as_str(), error.param.as_deref()), ("invalid_request", Some(at)));
         }
     }
 }

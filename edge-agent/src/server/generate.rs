@@ -69,7 +69,7 @@ async fn generate(agent: Arc<Agent>, wire: Wire, request: Request, watch: Watch)
     // The head of the answer waits for the first token: until then a failure still gets its own status.
     let first = flow.next().await;
     if let (_, Event::Failed(failure)) = first {
-        return flow.watch.refuse(failure.into());
+        return flow.watch.refuse(flow.job.failed(failure));
     }
     if !flow.job.stream {
         return flow.whole(first).await;
@@ -93,8 +93,9 @@ type Events = SelectAll<BoxStream<'static, (usize, Event)>>;
 /// Hands every prompt to the engine. If one is refused, those before it are cancelled: their receivers are dropped.
 fn submit(agent: &Agent, job: &mut Job) -> Result<(u64, Events), ApiError> {
     let (mut first, mut events) = (None, SelectAll::new());
-    for request in std::mem::take(&mut job.prompts) {
-        let (id, receivers) = agent.engine.submit_choices(request, job.choices)?;
+    for (prompt, request) in std::mem::take(&mut job.prompts).into_iter().enumerate() {
+        let submitted = agent.engine.submit_choices(request, job.choices);
+        let (id, receivers) = submitted.map_err(|refused| job.refused(prompt, refused))?;
         first.get_or_insert(id.0);
         for receiver in receivers {
             events.push(of_choice(events.len(), receiver));
@@ -160,7 +161,7 @@ impl Flow {
                         choice.hear(piece, self.agent.engine.tokenizer(), &self.envelope.id);
                     }
                 }
-                Event::Failed(failure) => return self.watch.refuse(failure.into()),
+                Event::Failed(failure) => return self.watch.refuse(self.job.failed(failure)),
                 Event::Done(done) => {
                     if let Some(choice) = choice.take() {
                         let (whole, finish) = choice.whole(done.finish_reason, &self.envelope.id);
@@ -198,7 +199,7 @@ impl Flow {
                 }
             }
             Event::Failed(failure) => {
-                let error = self.watch.fail(failure.into());
+                let error = self.watch.fail(self.job.failed(failure));
                 self.choices.iter_mut().for_each(|choice| out.extend_from_slice(&choice.broke(&self.envelope)));
                 out.extend_from_slice(&sse::json_event(&error.body));
                 return (out.freeze(), true);

@@ -75,6 +75,52 @@ async fn sampling_and_limits_are_kept() {
     assert_eq!(content[0]["top_logprobs"][0]["logprob"], content[0]["logprob"], "greedy takes the likeliest");
 }
 
+/// OpenAI takes it, for whoever wants the prompt's own tokens counted.
+#[tokio::test]
+async fn an_echo_without_an_answer_is_the_prompt() {
+    let Some(agent) = Agent::start(&["--context-tokens", "512", "--max-sequences", "4"]).await else { return };
+    let body = json!({"model": MODEL, "prompt": ["One two", "three"], "max_tokens": 0, "echo": true, "n": 2});
+    let answer = agent.post("/v1/completions", &body).await.json();
+    let texts: Vec<_> = answer["choices"].as_array().unwrap().iter().map(|c| c["text"].as_str().unwrap()).collect();
+    assert_eq!(texts, ["One two", "One two", "three", "three"], "{answer}");
+    assert_eq!(answer["choices"][3]["finish_reason"], "length");
+    assert_eq!(answer["usage"]["completion_tokens"], 0);
+    assert!(answer["usage"]["prompt_tokens"].as_u64().unwrap() > 0, "{answer}");
+    let streamed = agent.post("/v1/completions", &with(body, json!({"stream": true, "n": 1}))).await.events();
+    let pieces = streamed.iter().filter_map(|e| serde_json::from_str::<Value>(e).ok());
+    let joined: String = pieces.filter_map(|c| c["choices"][0]["text"].as_str().map(str::to_owned)).collect();
+    assert!(joined == "One twothree" || joined == "threeOne two", "{joined}");
+    // Without echo there is nothing to say.
+    let silent = json!({"model": MODEL, "prompt": "One two", "max_tokens": 0});
+    let answer = agent.post("/v1/completions", &silent).await.json();
+    assert_eq!((&answer["choices"][0]["text"], &answer["usage"]["completion_tokens"]), (&json!(""), &json!(0)));
+}
+
+#[tokio::test]
+async fn of_allowed_tools_one_is_called() {
+    let Some(agent) = Agent::start(&[]).await else { return };
+    let tool = |name: &str| {
+        let parameters = json!({"type": "object", "properties": {"n": {"type": "integer", "maximum": 9}},
+            "required": ["n"], "additionalProperties": false});
+        json!({"type": "function", "function": {"name": name, "description": name, "parameters": parameters}})
+    };
+    let choice = |name: &str| {
+        json!({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [
+            {"type": "function", "function": {"name": name}}]}})
+    };
+    for name in ["add", "subtract"] {
+        let more = json!({"tools": [tool("add"), tool("subtract")], "tool_choice": choice(name), "temperature": 0,
+            "parallel_tool_calls": false});
+        let answer = agent.post("/v1/chat/completions", &with(chat("Add three.", 60), more)).await;
+        let message = &answer.json()["choices"][0]["message"];
+        assert_eq!(message["tool_calls"][0]["function"]["name"], name, "{}", answer.text());
+    }
+    let more = json!({"tools": [tool("add")], "tool_choice": choice("divide")});
+    let refused = agent.post("/v1/chat/completions", &with(chat("Hi", 1), more)).await;
+    assert_eq!(refused.status, 400);
+    assert_eq!(refused.json()["error"]["param"], "/tool_choice/allowed_tools/tools/0/function/name");
+}
+
 #[tokio::test]
 async fn text_completions_models_and_status_answer() {
     let Some(agent) = Agent::start(&["--context-tokens", "512"]).await else { return };

@@ -44,9 +44,11 @@ async fn each_fault_has_its_status_its_code_and_its_place() {
         ),
         (with(ok.clone(), json!({"n": 100})), 400, "invalid_request", "/n"),
         (with(ok.clone(), json!({"unheard_of": 1})), 400, "invalid_request", "/[4]"),
-        (chat(&word, 1), 422, "context_too_long", ""),
+        (chat(&word, 1), 422, "context_too_long", "/messages"),
         // Refused by its length: cut into tokens it would take seconds and a hundred times its size.
-        (chat(&"<|im_end|>".repeat(350_000), 1), 422, "context_too_long", ""),
+        (chat(&"<|im_end|>".repeat(350_000), 1), 422, "context_too_long", "/messages"),
+        // By its tokens.
+        (chat(&"a b ".repeat(130), 1), 422, "context_too_long", "/messages"),
     ];
     for (body, status, code, place) in cases {
         let answer = agent.post("/v1/chat/completions", &body).await;
@@ -59,13 +61,20 @@ async fn each_fault_has_its_status_its_code_and_its_place() {
 
     // Likewise a text without a template, and one to embed.
     let words = "<|im_end|>".repeat(350_000);
-    for (path, body) in [
-        ("/v1/completions", json!({"model": "auto", "prompt": [words]})),
-        ("/v1/embeddings", json!({"model": "auto", "input": [words]})),
+    for (path, body, place) in [
+        ("/v1/completions", json!({"model": "auto", "prompt": [words]}), "/prompt/0"),
+        ("/v1/completions", json!({"model": "auto", "prompt": words}), "/prompt"),
+        ("/v1/embeddings", json!({"model": "auto", "input": [words]}), "/input/0"),
     ] {
         let answer = agent.post(path, &body).await;
         assert_eq!((answer.status, answer.code().as_str()), (422, "context_too_long"), "{path}: {}", answer.text());
         assert!(answer.text().contains("more than"), "{path} cut the text up first: {}", answer.text());
+        assert_eq!(answer.json()["error"]["param"], place);
+    }
+    for (prompt, place) in [(json!(vec![5; 300]), "/prompt"), (json!([vec![5; 3], vec![5; 300]]), "/prompt/1")] {
+        let answer = agent.post("/v1/completions", &json!({"model": "auto", "prompt": prompt})).await;
+        assert_eq!((answer.status, answer.code().as_str()), (422, "context_too_long"), "{}", answer.text());
+        assert_eq!(answer.json()["error"]["param"], place);
     }
 
     let raw = async |method: &str, path: &str, body: &[u8]| {
@@ -77,10 +86,42 @@ async fn each_fault_has_its_status_its_code_and_its_place() {
     };
     assert_eq!(raw("POST", "/v1/chat/completions", br#"{"model": "#).await, (400, "invalid_request".into()));
     assert_eq!(raw("POST", "/v1/chat/completions", &vec![b' '; 10 << 20]).await, (413, "request_too_large".into()));
+    for (body, said) in
+        [(&b"GARBAGE"[..], "line 1 column 1: a value"), (b"", "empty"), (b"[1]", "must be a JSON object")]
+    {
+        let uri = format!("http://{}/v1/chat/completions", agent.plain);
+        let request = Request::post(uri).body(Full::from(Bytes::copy_from_slice(body))).unwrap();
+        let answer = Answer::read(agent.send(request).await).await;
+        assert_eq!((answer.status, answer.code().as_str()), (400, "invalid_request"));
+        assert_eq!(answer.json()["error"]["param"], "/");
+        assert!(answer.text().contains(said) && answer.text().contains("JSON object"), "{}", answer.text());
+    }
     assert_eq!(raw("GET", "/v1/chat/completions", b"").await, (405, "method_not_allowed".into()));
     assert_eq!(raw("GET", "/v2", b"").await, (404, "not_found".into()));
     // The control, after all of it.
     assert_eq!(agent.post("/v1/chat/completions", &ok).await.status, 200);
+}
+
+/// Such values were taken as if nothing were wrong, or said not to be supported.
+#[tokio::test]
+async fn what_openai_refuses_of_a_conversation_is_refused_with_its_place() {
+    let Some(agent) = Agent::start(&[]).await else { return };
+    let ok = chat("Hi", 1);
+    let user = json!({"role": "user", "content": "Hi"});
+    let orphan = json!({"role": "tool", "tool_call_id": "call_9", "content": "7"});
+    for (body, place) in [
+        (with(ok.clone(), json!({"messages": [{"role": "user", "content": null}]})), "/messages/0/content"),
+        (with(ok.clone(), json!({"messages": [{"role": "user"}]})), "/messages/0/content"),
+        (with(ok.clone(), json!({"messages": [user, orphan]})), "/messages/1/tool_call_id"),
+        (with(ok.clone(), json!({"store": "yes"})), "/store"),
+        (with(ok.clone(), json!({"verbosity": 3})), "/verbosity"),
+        (with(ok.clone(), json!({"modalities": "text"})), "/modalities"),
+    ] {
+        let answer = agent.post("/v1/chat/completions", &body).await;
+        assert_eq!((answer.status, answer.code().as_str()), (400, "invalid_request"), "{}", answer.text());
+        assert_eq!(answer.json()["error"]["param"], place);
+    }
+    assert_eq!(agent.post("/v1/chat/completions", &with(ok, json!({"store": false}))).await.status, 200);
 }
 
 #[tokio::test]
@@ -149,6 +190,42 @@ async fn a_context_without_room_for_an_answer_is_refused_at_load() {
         let said = left["message"].as_str().unwrap();
         assert!(said.contains(word) && said.contains("too short to answer"), "{left}");
     }
+}
+
+/// Such an agent was Ready, and every chat failed.
+#[tokio::test]
+async fn a_chat_template_that_always_fails_is_refused_at_load() {
+    for (template, word) in
+        [("{{ raise_exception('not today') }}", "not today"), ("{% for %}", "line 1"), ("{{ nothing() }}", "line 1")]
+    {
+        let mut writer = tiny::writer(tiny::Family::Llama, tiny::Kind::Q4_1);
+        writer.without_key("tokenizer.chat_template").string("tokenizer.chat_template", template);
+        let (_folder, path) = file(&writer);
+        let left = ends(&["--model", &path.display().to_string(), "--plain-listen", "127.0.0.1:0"]).await;
+        assert_eq!(left["reason"], "InvalidModel", "{left}");
+        let said = left["message"].as_str().unwrap();
+        assert!(said.contains(word) && said.contains("tokenizer.chat_template"), "{left}");
+    }
+}
+
+/// Some refuse a shape on purpose: then that is the caller's affair, and the agent serves.
+#[tokio::test]
+async fn what_a_chat_template_refuses_has_its_place() {
+    let picky = "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system message') }}{% endif %}\
+                 {{ m.content }}{% endfor %}";
+    let mut writer = tiny::writer(tiny::Family::Llama, tiny::Kind::Q4_1);
+    writer.without_key("tokenizer.chat_template").string("tokenizer.chat_template", picky);
+    let (_folder, path) = file(&writer);
+    let agent = Agent::serving(&path, &[]).await;
+    let system = json!([{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}]);
+    let refused =
+        agent.post("/v1/chat/completions", &json!({"model": "auto", "messages": system, "max_tokens": 1})).await;
+    assert_eq!((refused.status, refused.code().as_str()), (400, "invalid_request"), "{}", refused.text());
+    assert_eq!(refused.json()["error"]["param"], "/messages");
+    assert!(refused.text().contains("no system message"), "{}", refused.text());
+    let user = json!([{"role": "user", "content": "Hi"}]);
+    let taken = agent.post("/v1/chat/completions", &json!({"model": "auto", "messages": user, "max_tokens": 1})).await;
+    assert_eq!(taken.status, 200, "{}", taken.text());
 }
 
 #[tokio::test]

@@ -156,7 +156,7 @@ assert all(len(top) == 2 and max(top.values()) == p for top, p in zip(likely.top
 for error, param, call in [
     (openai.NotFoundError, "/model", lambda: chat(model="no-such-model")),
     (openai.BadRequestError, "/messages/0/role", lambda: chat(messages=[{"role": "wizard", "content": "x"}])),
-    (openai.UnprocessableEntityError, None, lambda: chat("x " * 20000)),
+    (openai.UnprocessableEntityError, "/messages", lambda: chat("x " * 20000)),
     (openai.UnprocessableEntityError, "/functions", lambda: chat(functions=[{"name": "f"}])),
     (openai.UnprocessableEntityError, "/store", lambda: chat(store=True)),
     (openai.UnprocessableEntityError, "/suffix", lambda: client.completions.create(model=model, prompt="a", suffix="b")),

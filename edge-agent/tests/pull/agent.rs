@@ -26,6 +26,8 @@ impl Agent {
         let log = std::fs::File::create(folder.path().join("log")).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_terrace-agent"))
             .args(["--model-url", url, "--model-sha256", sha256, "--cache-dir", cache.to_str().unwrap()])
+            // The machine of a test may be as full as it likes.
+            .args(["--disk-reserve", "0"])
             .args(["--plain-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--threads", "1"])
             .arg("--port-file")
             .arg(folder.path().join("ports"))

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use terrace_agent::pull::{Progress, STALL, Source, fetch};
+use terrace_agent::pull::{Progress, STALL, Source, Spare, fetch};
 
 use crate::server::{Server, body, from, names, pull, sha256};
 
@@ -45,6 +45,7 @@ async fn die(step: &str, url: String, cache: PathBuf) {
         sha256: sha256(&body()),
         cache_dir: cache,
         cache_limit: Some(10_000_000),
+        spare: Spare::Bytes(0),
         token_file: None,
         ca_file: None,
         bytes_per_second: None,

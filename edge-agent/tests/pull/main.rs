@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
 mod agent;
+mod disk;
 mod killed;
 mod lies;
 mod node;

@@ -185,6 +185,32 @@ async fn a_source_that_trickles_ends_like_one_that_is_silent() {
     }
 }
 
+/// Each attempt brought bytes, so patience began anew with each: it went on for ever.
+#[tokio::test]
+async fn a_source_that_cuts_and_begins_anew_ends_with_what_it_did() {
+    let bytes = body();
+    type Answer = fn(&[u8], &str) -> Vec<u8>;
+    let anew: Answer = |file, _| cut(whole(file), 500_000);
+    // It knows no ranges; it sends another range than the one asked for.
+    let wrong: Answer = |file, head| match from(head) {
+        0 => cut(whole(file), 500_000),
+        first => part(file, first - 100_000, "\"v1\""),
+    };
+    for (answers, said) in [(anew, "from its beginning"), (wrong, "wrongly")] {
+        let (file, cache) = (bytes.clone(), tempfile::tempdir().unwrap());
+        let server = Server::start(move |_, head| vec![Act::Send(answers(&file, head))]).await;
+        let source = Source { patience: Duration::from_secs(3), ..server.source(&bytes, cache.path()) };
+        let pulled = tokio::time::timeout(Duration::from_secs(60), pull(&source));
+        let error = pulled.await.expect("it never ends").unwrap_err();
+        assert_eq!(error.reason(), AgentFailure::Unreachable);
+        for word in [said, "byte 500000", "--pull-patience", "range"] {
+            assert!(error.to_string().contains(word), "{word}: {error}");
+        }
+        // The waits grow, from a quarter of a second on: without growth there would be a dozen.
+        assert!((2..=6).contains(&server.heads().len()), "{}", server.heads().len());
+    }
+}
+
 #[tokio::test]
 async fn a_download_is_no_faster_than_it_may_be() {
     let (bytes, cache) = (body(), tempfile::tempdir().unwrap());

@@ -9,7 +9,7 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use sha2::{Digest as _, Sha256};
-use terrace_agent::pull::{PullError, STALL, Source, fetch};
+use terrace_agent::pull::{PullError, STALL, Source, Spare, fetch};
 use terrace_contract::canonical::hex;
 use terrace_identity::authority::Leaf;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader};
@@ -21,6 +21,8 @@ pub enum Act {
     Send(Vec<u8>),
     /// A byte every 50 ms until the client hangs up, or all are sent.
     Trickle(Vec<u8>),
+    /// Chunks of a chunked body until the client hangs up.
+    Endless,
     /// Says nothing until the client hangs up.
     Stall,
 }
@@ -53,6 +55,10 @@ impl Server {
                             // The client may hang up first.
                             Act::Send(bytes) => drop(stream.write_all(&bytes).await),
                             Act::Trickle(bytes) => trickle(&mut stream, &bytes).await,
+                            Act::Endless => {
+                                let chunk = [b"10000\r\n", &[7; 1 << 16][..], b"\r\n"].concat();
+                                while stream.write_all(&chunk).await.is_ok() {}
+                            }
                             Act::Stall => while stream.read(&mut [0; 64]).await.is_ok_and(|read| read > 0) {},
                         }
                     }
@@ -167,6 +173,7 @@ pub fn source(address: SocketAddr, bytes: &[u8], cache: &Path) -> Source {
         sha256: sha256(bytes),
         cache_dir: cache.to_owned(),
         cache_limit: None,
+        spare: Spare::Bytes(0),
         token_file: None,
         ca_file: None,
         bytes_per_second: None,

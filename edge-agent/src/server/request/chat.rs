@@ -5,7 +5,7 @@ use terrace_wire::chat::ChatRequest;
 use terrace_wire::error::{Code, ErrorBody};
 use terrace_wire::format::{ResponseFormat, schema_pointer};
 use terrace_wire::pointer::Pointer;
-use terrace_wire::tools::{Tool, ToolChoice, read_choice, read_tools};
+use terrace_wire::tools::{Tool, ToolChoice, read_allowed, read_choice, read_tools};
 
 use super::{Calls, Job, check_length, check_model, of, sampling};
 use crate::engine::GenerateRequest;
@@ -25,15 +25,17 @@ pub(super) fn read(agent: &Agent, body: Value) -> Result<Job, ApiError> {
         return Err(ErrorBody::invalid(&root.key("top_logprobs"), "needs logprobs: true").into());
     }
     let wanted = Wanted::read(&request)?;
-    let template = agent.engine.chat_template().ok_or_else(|| {
-        ApiError::new(Code::UnsupportedFeature, "the model has no chat template: use /v1/completions")
-    })?;
+    let at = root.key("messages");
+    let template = agent
+        .engine
+        .chat_template()
+        .ok_or_else(|| ErrorBody::unsupported(&at, "the model has no chat template: use /v1/completions"))?;
     let format = Format::of(template.source());
     let offered = request.tools.as_ref().filter(|_| wanted.calls());
     let messages = history::messages(&format, &request.messages, offered)?;
-    let refused = |e: &dyn std::fmt::Display| ApiError::new(Code::InvalidRequest, e.to_string());
+    let refused = |e: &dyn std::fmt::Display| ErrorBody::invalid(&at, e);
     let prompt = template.render(&messages, offered.filter(|_| format.native)).map_err(|e| refused(&e))?;
-    check_length(agent, prompt.bytes())?;
+    check_length(agent, prompt.bytes(), &at)?;
     let tokenizer = agent.engine.tokenizer();
     let tokens = tokenizer.encode_prompt(&prompt).map_err(|e| refused(&e))?;
 
@@ -41,7 +43,11 @@ pub(super) fn read(agent: &Agent, body: Value) -> Result<Job, ApiError> {
     let alternatives = request.top_logprobs.unwrap_or(0) as u8;
     let names = || wanted.tools.iter().map(|t| t.name.clone()).collect();
     let calls = wanted.calls().then(|| Calls { format, names: names(), required: wanted.choice != ToolChoice::Auto });
-    let grammar = wanted.grammar(agent, &format, marker)?;
+    let kept = wanted.place();
+    let grammar = wanted.grammar(agent, &format, marker).map_err(|error| match &kept {
+        Some(at) if error.body.error.param.is_none() => error.at(at),
+        _ => error,
+    })?;
     let generate = GenerateRequest {
         sampling: sampling::read(&request.params),
         stop: request.params.stop.strings(),
@@ -51,12 +57,15 @@ pub(super) fn read(agent: &Agent, body: Value) -> Result<Job, ApiError> {
         ..GenerateRequest::new(tokens, request.output_limit().unwrap_or(agent.model.context_tokens))
     };
     let logprobs = request.logprobs.then_some(alternatives);
-    Ok(Job { calls, logprobs, ..of(&request.params, vec![generate]) })
+    Ok(Job { calls, logprobs, kept, ..of(&request.params, vec![generate], vec![at]) })
 }
 
 /// What the answer is to be.
 struct Wanted {
+    /// Those that may be called.
     tools: Vec<Tool>,
+    /// Where each of them stands among the request's.
+    indices: Vec<usize>,
     choice: ToolChoice,
     parallel: bool,
     format: ResponseFormat,
@@ -76,24 +85,38 @@ impl Wanted {
         if request.parallel_tool_calls.is_some() && tools.is_empty() {
             return Err(ErrorBody::invalid(&Pointer::root().key("parallel_tool_calls"), "needs tools"));
         }
-        let choice = read_choice(request.tool_choice.as_ref(), &tools)?;
+        let (choice, indices) = match read_allowed(request.tool_choice.as_ref(), &tools)? {
+            Some(allowed) => allowed,
+            None => (read_choice(request.tool_choice.as_ref(), &tools)?, (0..tools.len()).collect()),
+        };
+        let mut tools: Vec<Tool> = indices.iter().map(|i| tools[*i].clone()).collect();
         let format = ResponseFormat::read(request.response_format.as_ref())?;
         if let ResponseFormat::Schema(schema) = &format {
             size.add(schema).map_err(|limit| ErrorBody::invalid(&schema_pointer(), limit))?;
         }
-        for (i, tool) in tools.iter_mut().enumerate().filter(|_| choice != ToolChoice::None) {
+        for (i, tool) in indices.iter().zip(&mut tools).filter(|_| choice != ToolChoice::None) {
             match size.add(&tool.parameters) {
                 Ok(()) => {}
-                Err(limit) if tool.strict => return Err(ErrorBody::invalid(&parameters(i), limit)),
+                Err(limit) if tool.strict => return Err(ErrorBody::invalid(&parameters(*i), limit)),
                 Err(_) => tool.parameters = any_object(),
             }
         }
-        Ok(Wanted { tools, choice, parallel: request.parallel_tool_calls.unwrap_or(true), format })
+        Ok(Wanted { tools, indices, choice, parallel: request.parallel_tool_calls.unwrap_or(true), format })
     }
 
     /// Whether the answer may hold calls.
     fn calls(&self) -> bool {
         self.choice != ToolChoice::None
+    }
+
+    /// Where what the answer has to keep to stands; none: anything goes.
+    fn place(&self) -> Option<Pointer> {
+        match &self.format {
+            ResponseFormat::Schema(_) => Some(schema_pointer()),
+            _ if self.calls() => Some(Pointer::root().key("tools")),
+            ResponseFormat::Object => Some(Pointer::root().key("response_format")),
+            ResponseFormat::Text => None,
+        }
     }
 
     /// What keeps the answer to it; none: anything goes.
@@ -128,10 +151,10 @@ impl Wanted {
         if let Ok(compiled) = self.compile(agent, format, marker, content.clone()) {
             return Ok(compiled);
         }
-        for (i, tool) in self.tools.iter_mut().enumerate() {
+        for (i, tool) in self.indices.iter().zip(&mut self.tools) {
             if tool.strict {
                 if let Some(found) = agent.grammars.fault(&tool.parameters).map_err(|e| unusable(&e))? {
-                    return Err(beyond(&place(parameters(i), &found)).into());
+                    return Err(beyond(&place(parameters(*i), &found)).into());
                 }
             } else if agent.grammars.compile(&Grammar::schema(tool.parameters.clone())).is_err() {
                 tool.parameters = any_object();

@@ -20,7 +20,7 @@ use super::access::Role;
 use super::error::ApiError;
 use super::tools::reader::CallReader;
 use super::{Agent, fields, hidden};
-use crate::engine::GenerateRequest;
+use crate::engine::{Failure, GenerateRequest, Refused};
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +59,32 @@ pub(super) struct Job {
     pub(super) echo: Option<Vec<String>>,
     /// What reads calls in an answer.
     pub(super) calls: Option<Calls>,
+    /// Where each prompt stands in the request.
+    pub(super) places: Vec<Pointer>,
+    /// Where what the answer has to keep to stands in the request; none: it need not.
+    pub(super) kept: Option<Pointer>,
+}
+
+impl Job {
+    /// What the engine says of a prompt as the caller's error, with the place of what is at fault.
+    pub(super) fn refused(&self, prompt: usize, refused: Refused) -> ApiError {
+        let of_prompt = matches!(refused, Refused::ContextTooLong { .. } | Refused::EmptyPrompt);
+        let error = ApiError::from(refused);
+        match self.places.get(prompt).filter(|_| of_prompt) {
+            Some(at) => error.at(at),
+            None => error,
+        }
+    }
+
+    /// Likewise, of an answer.
+    pub(super) fn failed(&self, failure: Failure) -> ApiError {
+        let of_grammar = matches!(failure, Failure::Grammar { .. });
+        let error = ApiError::from(failure);
+        match self.kept.as_ref().filter(|_| of_grammar) {
+            Some(at) => error.at(at),
+            None => error,
+        }
+    }
 }
 
 /// How calls in an answer are read.
@@ -164,14 +190,14 @@ pub(super) fn check_model(agent: &Agent, asked: &str) -> Result<(), ApiError> {
 /// Whether a text of so many bytes may fit the context: to cut up one that cannot would take seconds and a hundred times its size.
 ///
 /// # Errors
-/// 422 with the tokens that it has at least.
-pub(in crate::server) fn check_length(agent: &Agent, bytes: usize) -> Result<(), ApiError> {
+/// 422 with its place and the tokens that it has at least.
+pub(in crate::server) fn check_length(agent: &Agent, bytes: usize, at: &Pointer) -> Result<(), ApiError> {
     let (least, limit) = (agent.engine.tokenizer().tokens_at_least(bytes), agent.model.context_tokens as usize);
     if least <= limit {
         return Ok(());
     }
     let message = format!("the text has more than {least} tokens, the context is {limit}: shorten it");
-    Err(ApiError::new(Code::ContextTooLong, message))
+    Err(ApiError::new(Code::ContextTooLong, message).at(at))
 }
 
 /// Whether all of a request's choices can ever be in the engine together.
@@ -189,8 +215,8 @@ fn check_places(agent: &Agent, job: &Job) -> Result<(), ErrorBody> {
     Err(ErrorBody::invalid(&Pointer::root().key(field), what))
 }
 
-/// A job of these prompts, with what both requests have.
-fn of(params: &Params, prompts: Vec<GenerateRequest>) -> Job {
+/// A job of these prompts, which stand at these places, with what both requests have.
+fn of(params: &Params, prompts: Vec<GenerateRequest>, places: Vec<Pointer>) -> Job {
     Job {
         stream: params.stream,
         include_usage: params.stream_options.is_some_and(|o| o.include_usage),
@@ -201,5 +227,30 @@ fn of(params: &Params, prompts: Vec<GenerateRequest>) -> Job {
         logprobs: None,
         echo: None,
         calls: None,
+        places,
+        kept: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The caller was not told which of several prompts is too long, nor whose schema takes too much.
+    #[test]
+    fn what_the_engine_refuses_has_its_place() {
+        let root = Pointer::root();
+        let places = vec![root.key("prompt").index(0), root.key("prompt").index(1)];
+        let schema = root.key("response_format").key("json_schema").key("schema");
+        let job = Job { kept: Some(schema), ..of(&Params::default(), Vec::new(), places) };
+        let said = |error: ApiError| (error.code, error.body.error.param);
+        let long = Refused::ContextTooLong { tokens: 9, limit: 8 };
+        assert_eq!(said(job.refused(1, long)), (Code::ContextTooLong, Some("/prompt/1".into())));
+        assert_eq!(said(job.refused(0, Refused::EmptyPrompt)), (Code::InvalidRequest, Some("/prompt/0".into())));
+        let full = Refused::QueueFull { limit: 1, retry_after: Duration::ZERO };
+        assert_eq!(said(job.refused(0, full)), (Code::RateLimited, None));
+        let (code, place) = said(job.failed(Failure::Grammar { position: 3 }));
+        assert_eq!((code, place.as_deref()), (Code::UnsupportedFeature, Some("/response_format/json_schema/schema")));
+        assert_eq!(said(job.failed(Failure::Stopped)), (Code::Draining, None));
     }
 }

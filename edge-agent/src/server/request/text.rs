@@ -28,13 +28,14 @@ pub(super) fn read(agent: &Agent, body: Value) -> Result<Job, ApiError> {
     }
     let tokenizer = agent.engine.tokenizer();
     let (several, at) = (request.prompt.is_list(), root.key("prompt"));
-    let mut prompts = Vec::new();
+    let (mut prompts, mut places) = (Vec::new(), Vec::new());
     let mut echo = request.echo.then(Vec::new);
     for (i, prompt) in request.prompt.each().into_iter().enumerate() {
         let at = if several { at.index(i) } else { at.clone() };
+        places.push(at.clone());
         let tokens = match &prompt {
             OnePrompt::Text(text) => {
-                check_length(agent, text.len()).map_err(|e| e.at(&at))?;
+                check_length(agent, text.len(), &at)?;
                 tokenizer.encode(text).map_err(|e| ErrorBody::about(Code::InvalidRequest, &at, e))?
             }
             OnePrompt::Tokens(ids) => {
@@ -58,7 +59,7 @@ pub(super) fn read(agent: &Agent, body: Value) -> Result<Job, ApiError> {
             ..GenerateRequest::new(tokens, request.params.max_tokens.unwrap_or(DEFAULT_TOKENS))
         });
     }
-    Ok(Job { echo, logprobs: request.logprobs.map(|n| n as u8), ..of(&request.params, prompts) })
+    Ok(Job { echo, logprobs: request.logprobs.map(|n| n as u8), ..of(&request.params, prompts, places) })
 }
 
 /// Whether a caller's token ids are in the vocabulary.
