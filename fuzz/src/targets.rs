@@ -47,7 +47,7 @@ pub fn gguf(data: &[u8]) {
         blocks: &[0],
         tokens: &tokens,
         position: 0,
-        generated: false,
+        prompt: tokens.len(),
         wanted: Wanted::NEXT,
     }]);
     assert_eq!(out[0].logits[0].len(), model.info.vocabulary);

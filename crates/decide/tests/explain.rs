@@ -42,7 +42,7 @@ fn each_rung_says_what_rules_it_out_or_how_it_compares() {
 fn a_refusal_has_its_code_and_sentence() {
     let mut gone = view();
     devices(&mut gone).clear();
-    far(&mut gone, 1).breaker = BreakerState::Open;
+    far(&mut gone, 1).credential = false;
     let explained = of(&Signals { class: Class::Restricted, ..signals() }, &gone);
     let refused = explained.refusal.unwrap();
     assert_eq!(refused.code, "permitted_tiers_unavailable");

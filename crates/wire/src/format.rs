@@ -1,6 +1,6 @@
 //! `response_format`: plain text, any JSON object, or JSON of a schema.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::error::ErrorBody;
 use crate::pointer::Pointer;
@@ -57,14 +57,19 @@ fn schema(given: Option<&Value>, at: &Pointer) -> Result<ResponseFormat, ErrorBo
         return Err(ErrorBody::invalid(&at.key("strict"), "must be true or false"));
     }
     match given.get("schema") {
-        None | Some(Value::Null) => Ok(ResponseFormat::Schema(json!({"type": "object"}))),
+        None | Some(Value::Null) => {
+            let what = "give the schema; for any JSON object, set response_format to {\"type\": \"json_object\"}";
+            Err(ErrorBody::invalid(&at.key("schema"), what))
+        }
         Some(schema @ Value::Object(_)) => Ok(ResponseFormat::Schema(schema.clone())),
-        Some(_) => Err(ErrorBody::invalid(&at.key("schema"), "must be a JSON Schema, which is an object")),
+        Some(_) => Err(ErrorBody::invalid(&at.key("schema"), "must be a JSON Schema that is an object")),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -81,6 +86,10 @@ mod tests {
             (of(json!({"schema": {}})), "/response_format/json_schema/name"),
             (of(json!({"name": "a secret"})), "/response_format/json_schema/name"),
             (of(json!({"name": "a", "schema": "secret"})), "/response_format/json_schema/schema"),
+            (of(json!({"name": "a", "schema": true})), "/response_format/json_schema/schema"),
+            // These once meant any object.
+            (of(json!({"name": "a", "schema": null})), "/response_format/json_schema/schema"),
+            (of(json!({"name": "a", "strict": true})), "/response_format/json_schema/schema"),
         ] {
             let error = error.unwrap_err().error;
             assert_eq!(error.param.as_deref(), Some(at));

@@ -5,15 +5,17 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::parts::{at, reachable};
+use super::parts::objects;
+use super::refs::Refs;
 
 /// Looks at schemas, at most.
 const PATIENCE: u32 = 200_000;
 
 /// Whether an answer can be completed from every part that it may come to.
 pub(super) fn always(root: &Value) -> bool {
-    let parts = reachable(root);
-    let mut search = Search { root, known: HashMap::new(), left: PATIENCE };
+    let refs = Refs::new(root);
+    let parts = objects(&refs);
+    let mut search = Search { refs: &refs, known: HashMap::new(), left: PATIENCE };
     loop {
         let before = search.known.len();
         if parts.iter().filter(|part| !search.ends(part)).count() == 0 {
@@ -27,14 +29,14 @@ pub(super) fn always(root: &Value) -> bool {
     }
 }
 
-struct Search<'a> {
-    root: &'a Value,
+struct Search<'s, 'a> {
+    refs: &'s Refs<'a>,
     /// Whether a schema ends, by where it stands; not, as long as that is being found out.
     known: HashMap<*const Map<String, Value>, bool>,
     left: u32,
 }
 
-impl<'a> Search<'a> {
+impl<'a> Search<'_, 'a> {
     /// Whether something of this schema can be complete, going by types, counts and references alone.
     fn ends(&mut self, schema: &'a Map<String, Value>) -> bool {
         let key = std::ptr::from_ref(schema);
@@ -63,7 +65,7 @@ impl<'a> Search<'a> {
 
     fn referred(&mut self, schema: &'a Map<String, Value>) -> bool {
         let name = schema.get("$ref").and_then(Value::as_str);
-        name.and_then(|name| at(self.root, name)).is_none_or(|schema| self.of(schema))
+        name.and_then(|name| self.refs.get(name)).is_none_or(|schema| self.of(schema))
     }
 
     /// Whether it may be of a type of which something ends.

@@ -1,94 +1,84 @@
-//! Where in a schema the trouble lies. `llguidance` says what it does not like in words that repeat the schema, so the
-//! place is found by trying: parts are taken out until the rest compiles.
+//! What is wrong with a schema, and where. What can be told by looking is told by [`lint`](super::lint); for the rest parts are
+//! taken out until the others pass, since `llguidance` says what it does not like in words that repeat the schema.
 
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::place::{Place, Step, at, at_mut, named, parts};
+
 /// Time for the search; past it the place found so far must do.
 const PATIENCE: Duration = Duration::from_millis(300);
+/// Keywords that are named last, when leaving out any of several would do: those with schemas inside, and types.
+const LAST: &[&str] =
+    &["allOf", "anyOf", "items", "patternProperties", "prefixItems", "properties", "required", "type"];
 
-/// Keys of a schema by name; any other is its writer's own.
-const KEYWORDS: &[&str] = &[
-    "$anchor",
-    "$defs",
-    "$dynamicRef",
-    "$id",
-    "$ref",
-    "additionalItems",
-    "additionalProperties",
-    "allOf",
-    "anyOf",
-    "const",
-    "contains",
-    "definitions",
-    "dependencies",
-    "dependentRequired",
-    "dependentSchemas",
-    "else",
-    "enum",
-    "exclusiveMaximum",
-    "exclusiveMinimum",
-    "format",
-    "if",
-    "items",
-    "maxContains",
-    "maxItems",
-    "maxLength",
-    "maxProperties",
-    "maximum",
-    "minContains",
-    "minItems",
-    "minLength",
-    "minProperties",
-    "minimum",
-    "multipleOf",
-    "not",
-    "oneOf",
-    "pattern",
-    "patternProperties",
-    "prefixItems",
-    "properties",
-    "propertyNames",
-    "required",
-    "then",
-    "type",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-    "uniqueItems",
-];
-/// Keys whose value is a schema, a list of schemas, or an object of schemas.
-const ONE: &[&str] = &["items", "additionalProperties", "additionalItems"];
-const LISTS: &[&str] = &["anyOf", "oneOf", "allOf", "prefixItems", "items"];
-const MAPS: &[&str] = &["properties", "patternProperties", "$defs", "definitions"];
-
-/// One step from a schema's root.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
-    /// A keyword.
-    Key(&'static str),
-    /// A member that the schema's writer named, by its position.
-    Nth(usize),
-    /// An element of a list.
-    Index(usize),
+/// What is wrong with a schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The keyword or value at fault.
+    pub place: Place,
+    /// What is wrong with it and what to do, without any of its content.
+    pub what: String,
+    /// Whether it means something that is not done here; else it is wrong.
+    pub unsupported: bool,
 }
 
-/// The place of a fault, from the schema's root.
-pub type Fault = Vec<Step>;
+impl Fault {
+    /// Something that is wrong.
+    pub(super) fn wrong(place: Place, what: impl Into<String>) -> Self {
+        Fault { place, what: what.into(), unsupported: false }
+    }
 
-/// The first place at fault, as far as it can be told; none if the schema compiles.
-pub(super) fn first(schema: &Value, compiles: impl Fn(&Value) -> bool) -> Option<Fault> {
-    if compiles(schema) {
+    /// Something that is not done here.
+    pub(super) fn beyond(place: Place, what: impl Into<String>) -> Self {
+        Fault { place, what: what.into(), unsupported: true }
+    }
+
+    /// What `llguidance` does not take, told by the keyword at which it was found.
+    pub(super) fn found(place: Place) -> Self {
+        let Some(Step::Key(key)) = place.last() else {
+            return Fault::wrong(place, "nothing fits this together with what stands around it: widen it");
+        };
+        let beyond = match *key {
+            "pattern" => "this pattern cannot be followed: write it with classes, groups, alternatives and counts only",
+            "patternProperties" => "some of these patterns take the same names: make them differ, or join them",
+            "oneOf" => {
+                "these may overlap, and a grammar cannot see to it that only one fits: use anyOf if any of them will do, \
+                 or give each a required property with a const of its own"
+            }
+            "minProperties" | "maxProperties" => {
+                "members can be counted only where all that are listed are required, or for a count of 1 where \
+                 additionalProperties is false: list them in required, or leave the count out"
+            }
+            "$ref" => {
+                "what this refers to contains itself and cannot be joined with the keywords beside the reference: \
+                 leave those out"
+            }
+            _ => {
+                return Fault::wrong(
+                    place,
+                    "nothing fits this together with the keywords beside it: widen one of them",
+                );
+            }
+        };
+        Fault::beyond(place, beyond)
+    }
+}
+
+/// The first place for which a schema does not pass, as far as it can be told; none if it passes.
+pub(super) fn first(schema: &Value, passes: impl Fn(&Value) -> bool) -> Option<Place> {
+    if passes(schema) {
         return None;
     }
     let end = Instant::now() + PATIENCE;
     let (mut schema, mut place) = (schema.clone(), Vec::new());
     while Instant::now() < end {
-        let Some((further, rest)) = inside(&schema, &place, &compiles, end) else { break };
+        let Some((further, rest)) = inside(&schema, &place, &passes, end) else { break };
         place.extend(further);
         schema = rest;
     }
-    if let Some(key) = keyword(&schema, &place, &compiles, end) {
+    if let Some(key) = keyword(&schema, &place, &passes, end) {
         place.push(key);
     }
     Some(place)
@@ -96,20 +86,20 @@ pub(super) fn first(schema: &Value, compiles: impl Fn(&Value) -> bool) -> Option
 
 /// The part of the schema at `place` that is at fault, with the whole in which no later part is; none if it is the schema
 /// there itself.
-fn inside(schema: &Value, place: &[Step], compiles: &impl Fn(&Value) -> bool, end: Instant) -> Option<(Fault, Value)> {
+fn inside(schema: &Value, place: &[Step], passes: &impl Fn(&Value) -> bool, end: Instant) -> Option<(Place, Value)> {
     let parts = parts(at(schema, place)?);
     // With `true`, which takes anything, in place of every part; then part by part as it is.
     let mut trial = schema.clone();
     for part in &parts {
         *at_mut(&mut trial, place, part)? = Value::Bool(true);
     }
-    if !compiles(&trial) {
+    if !passes(&trial) {
         return None;
     }
     for part in parts {
         let original = at(at(schema, place)?, &part)?;
         *at_mut(&mut trial, place, &part)? = original.clone();
-        if Instant::now() > end || !compiles(&trial) {
+        if Instant::now() > end || !passes(&trial) {
             return Some((part, trial));
         }
     }
@@ -117,69 +107,25 @@ fn inside(schema: &Value, place: &[Step], compiles: &impl Fn(&Value) -> bool, en
 }
 
 /// The keyword without which the schema at `place` is fine, its parts aside.
-fn keyword(schema: &Value, place: &[Step], compiles: &impl Fn(&Value) -> bool, end: Instant) -> Option<Step> {
+fn keyword(schema: &Value, place: &[Step], passes: &impl Fn(&Value) -> bool, end: Instant) -> Option<Step> {
     let mut trial = schema.clone();
     let here = at(schema, place)?;
     for part in parts(here) {
         *at_mut(&mut trial, place, &part)? = Value::Bool(true);
     }
-    for (position, key) in here.as_object()?.keys().enumerate() {
+    let mut keys: Vec<(usize, &String)> = here.as_object()?.keys().enumerate().collect();
+    keys.sort_by_key(|(_, key)| LAST.contains(&key.as_str()));
+    for (position, key) in keys {
         if Instant::now() > end {
             return None;
         }
         let mut without = trial.clone();
         at_mut(&mut without, place, &[])?.as_object_mut()?.shift_remove(key);
-        if compiles(&without) {
+        if passes(&without) {
             return Some(named(key).unwrap_or(Step::Nth(position)));
         }
     }
     None
-}
-
-fn named(key: &str) -> Option<Step> {
-    KEYWORDS.iter().find(|k| **k == key).map(|k| Step::Key(k))
-}
-
-/// The schemas directly inside one.
-fn parts(schema: &Value) -> Vec<Fault> {
-    let Some(members) = schema.as_object() else { return Vec::new() };
-    let mut parts = Vec::new();
-    for (key, value) in members {
-        let Some(step) = named(key) else { continue };
-        match value {
-            Value::Object(map) if MAPS.contains(&key.as_str()) => {
-                parts.extend((0..map.len()).map(|i| vec![step, Step::Nth(i)]));
-            }
-            Value::Array(list) if LISTS.contains(&key.as_str()) => {
-                parts.extend((0..list.len()).map(|i| vec![step, Step::Index(i)]));
-            }
-            Value::Object(_) if ONE.contains(&key.as_str()) => parts.push(vec![step]),
-            _ => {}
-        }
-    }
-    parts
-}
-
-fn at<'a>(mut value: &'a Value, place: &[Step]) -> Option<&'a Value> {
-    for step in place {
-        value = match step {
-            Step::Key(key) => value.get(key)?,
-            Step::Nth(n) => value.as_object()?.values().nth(*n)?,
-            Step::Index(i) => value.get(i)?,
-        };
-    }
-    Some(value)
-}
-
-fn at_mut<'a>(mut value: &'a mut Value, place: &[Step], further: &[Step]) -> Option<&'a mut Value> {
-    for step in place.iter().chain(further) {
-        value = match step {
-            Step::Key(key) => value.get_mut(key)?,
-            Step::Nth(n) => value.as_object_mut()?.values_mut().nth(*n)?,
-            Step::Index(i) => value.get_mut(i)?,
-        };
-    }
-    Some(value)
 }
 
 #[cfg(test)]

@@ -3,8 +3,16 @@
 
 use serde_json::{Map, Value};
 
+use super::parts::objects;
+use super::refs::Refs;
+
+/// Whether this can be kept wherever an answer may come to.
+pub(super) fn kept(schema: &Value) -> bool {
+    objects(&Refs::new(schema)).into_iter().all(differ)
+}
+
 /// Whether what this schema says of an object's least members can be kept.
-pub(super) fn differ(schema: &Map<String, Value>) -> bool {
+fn differ(schema: &Map<String, Value>) -> bool {
     let least = schema.get("minProperties").and_then(Value::as_u64).unwrap_or(0);
     let required = schema.get("required").and_then(Value::as_array).map_or(0, Vec::len) as u64;
     let patterns =

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_json::Value;
 
+use super::refs::Refs;
+
 /// Objects and lists of a schema at most. Each may be inside of the one before it, by references.
 const MOST_PARTS: usize = 5000;
 /// What one product may come to.
@@ -12,11 +14,14 @@ const MOST_COMBINATIONS: u64 = 20_000;
 /// Of a part that contains itself.
 const ENDLESS: u64 = u64::MAX;
 
+/// Whether a schema has no more objects and lists than are looked at.
+pub(super) fn few(schema: &Value) -> bool {
+    parts(schema).len() <= MOST_PARTS
+}
+
 /// Whether a schema stays within bounds.
 pub(super) fn fits(schema: &Value) -> bool {
-    let parts = parts(schema);
-    let named = parts.iter().skip(1).any(|part| part.get("$id").is_some() || part.get("id").is_some());
-    parts.len() <= MOST_PARTS && Reckoner { root: schema, named, known: HashMap::new() }.of(schema).is_some()
+    few(schema) && Reckoner { refs: Refs::new(schema), known: HashMap::new() }.of(schema).is_some()
 }
 
 /// Objects and lists in a value, the outermost first.
@@ -110,9 +115,7 @@ fn product(one: u64, two: u64) -> Option<u64> {
 }
 
 struct Reckoner<'a> {
-    root: &'a Value,
-    /// Whether parts have names of their own, so that it is not clear what a reference is relative to.
-    named: bool,
+    refs: Refs<'a>,
     /// By reference; none while it is being reckoned.
     known: HashMap<&'a str, Option<Outline>>,
 }
@@ -168,8 +171,7 @@ impl<'a> Reckoner<'a> {
             Some(None) => return Some(Outline::endless()),
             None => {}
         }
-        let place = name.strip_prefix('#').filter(|_| !self.named);
-        let Some(schema) = place.and_then(|place| self.root.pointer(place)) else { return Some(Outline::endless()) };
+        let Some(schema) = self.refs.get(name) else { return Some(Outline::endless()) };
         self.known.insert(name, None);
         let outline = self.of(schema)?;
         self.known.insert(name, Some(outline.clone()));
@@ -209,6 +211,16 @@ mod tests {
         assert!(fits(&with(json!({"allOf": [{"$ref": "#/$defs/tree"}, {"required": ["l"]}]}))));
         assert!(!fits(&with(json!({"allOf": [{"$ref": "#/$defs/tree"}, {"$ref": "#/$defs/other"}]}))));
         assert!(!fits(&json!({"allOf": [{"$ref": "https://example.com/x"}, {"enum": [1, 2]}]})));
+    }
+
+    /// A property of that name made every reference of its schema count as endless.
+    #[test]
+    fn a_property_called_id_is_no_name_of_a_schema() {
+        let two = json!({"anyOf": [{"type": "string"}, {"type": "integer"}]});
+        assert!(fits(
+            &json!({"properties": {"id": {"type": "integer"}, "x": {"allOf": [{"$ref": "#/$defs/two"}, two]}},
+            "$defs": {"two": two}})
+        ));
     }
 
     #[test]

@@ -2,12 +2,19 @@
 //! room hands it the model's vocabulary, once, when it is first needed, and keeps its work beside the network's: the
 //! mask of the next token is made while the step that needs it is computed.
 
+mod apart;
 mod constraint;
 mod ends;
 mod fault;
+mod idle;
 mod keys;
 mod limits;
+mod lint;
 mod parts;
+mod pattern;
+mod place;
+mod plain;
+mod refs;
 mod size;
 mod source;
 mod vocabulary;
@@ -17,9 +24,11 @@ use std::sync::{Arc, OnceLock};
 use llguidance::api::ParserLimits;
 use llguidance::toktrie::InferenceCapabilities;
 use llguidance::{Matcher, ParserFactory, TokenParser};
+use serde_json::Value;
 
 pub use constraint::{Compiled, Constraint, Lost};
-pub use fault::{Fault, Step};
+pub use fault::Fault;
+pub use place::{Place, Step};
 pub use size::{Size, TooLarge};
 pub use source::Grammar;
 
@@ -76,13 +85,13 @@ impl Grammars {
         deep(|| Ok(Compiled::new(made.parser(grammar)?, made.worker.clone())))?
     }
 
-    /// The first place of a JSON Schema that cannot be followed; none if all of it can.
+    /// What is wrong with a JSON Schema; none if it can be followed.
     ///
     /// # Errors
     /// [`Unusable`], but never for the schema itself.
-    pub fn fault(&self, schema: &serde_json::Value) -> Result<Option<Fault>, Unusable> {
+    pub fn fault(&self, schema: &Value) -> Result<Option<Fault>, Unusable> {
         let made = self.made()?;
-        deep(|| fault::first(schema, |schema| made.parser(&Grammar::schema(schema.clone())).is_ok()))
+        deep(|| made.fault(schema))
     }
 
     fn made(&self) -> Result<&Made, Unusable> {
@@ -112,24 +121,63 @@ fn deep<T: Send>(run: impl FnOnce() -> T + Send) -> Result<T, Unusable> {
     })
 }
 
-/// Whether a schema is one that `llguidance` keeps to, as far as it does not look itself.
-fn can_be_kept(schema: &serde_json::Value) -> bool {
-    limits::fits(schema) && ends::always(schema) && parts::reachable(schema).into_iter().all(keys::differ)
-}
+/// What a schema in plain words must be beyond what `llguidance` looks at itself, and what is said of one that is not.
+const BOUNDS: [(fn(&Value) -> bool, &str); 3] = [
+    (limits::fits, "has too many combinations with what it is joined with: write it out as one schema"),
+    (
+        ends::always,
+        "needs itself inside of itself and so never ends: make it optional, nullable, or a list that may be empty",
+    ),
+    (
+        keys::kept,
+        "members of names that are not listed cannot be counted past those required: list them, or lower the count",
+    ),
+];
+/// What is said of a schema with more parts than are looked at.
+const TOO_MANY: &str = "has more than 5000 objects and lists: make it smaller";
 
 impl Made {
     fn parser(&self, grammar: &Grammar) -> Result<TokenParser, Unusable> {
         let mut size = Size::default();
-        if !grammar.schemas().all(|schema| size.add(schema).is_ok() && can_be_kept(schema)) {
+        let fine = |schema: &Value| limits::few(schema) && lint::first(schema).is_none();
+        if !grammar.schemas().all(|schema| size.add(schema).is_ok() && fine(schema)) {
             return Err(Unusable::Grammar);
         }
+        let plain = grammar.with(plain::plain);
+        if !plain.schemas().all(|schema| BOUNDS.iter().all(|(kept, _)| kept(schema))) {
+            return Err(Unusable::Grammar);
+        }
+        self.compiled(&plain)
+    }
+
+    /// Of schemas in plain words.
+    fn compiled(&self, plain: &Grammar) -> Result<TokenParser, Unusable> {
         // Why is not said: its errors repeat the schema.
-        let parser = self.factory.create_parser(grammar.top_level()).map_err(|_| Unusable::Grammar)?;
+        let parser = self.factory.create_parser(plain.top_level()).map_err(|_| Unusable::Grammar)?;
         // Some that nothing fits compile all the same, and then nothing may come.
         match Matcher::new(Ok(parser.deep_clone())).compute_mask() {
             Ok(_) => Ok(parser),
             Err(_) => Err(Unusable::Grammar),
         }
+    }
+
+    fn fault(&self, schema: &Value) -> Option<Fault> {
+        if let Err(limit) = Size::default().add(schema) {
+            return Some(Fault::wrong(Place::new(), limit.to_string()));
+        }
+        if !limits::few(schema) {
+            return Some(Fault::wrong(Place::new(), TOO_MANY));
+        }
+        if let Some(fault) = lint::first(schema) {
+            return Some(fault);
+        }
+        for (kept, what) in BOUNDS {
+            if let Some(place) = fault::first(schema, |trial| kept(&plain::plain(trial))) {
+                return Some(Fault::beyond(place, what));
+            }
+        }
+        let compiles = |trial: &Value| self.compiled(&Grammar::schema(plain::plain(trial))).is_ok();
+        fault::first(schema, compiles).map(Fault::found)
     }
 }
 
@@ -140,13 +188,17 @@ impl std::fmt::Debug for Grammars {
 }
 
 #[cfg(test)]
+mod fault_tests;
+#[cfg(test)]
+mod plain_tests;
+#[cfg(test)]
 pub(crate) mod testing;
 
 #[cfg(test)]
 mod tests {
     use super::testing::{Taken, grammars, takes};
     use super::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     #[test]
     fn a_schema_is_kept_to_the_byte() {
@@ -176,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_callers_options_for_the_compiler_are_not_obeyed() {
-        let lenient = json!({"type": "integer", "not": {}, "x-guidance": {"lenient": true}});
+        let lenient = json!({"type": "integer", "not": {"const": 1}, "x-guidance": {"lenient": true}});
         assert_eq!(grammars().compile(&Grammar::schema(lenient)).unwrap_err(), Unusable::Grammar);
     }
 
@@ -220,43 +272,5 @@ mod tests {
             let (took, text) = (began.elapsed(), schema.to_string());
             assert!(took.as_secs() < 10, "{took:?}: {}", &text[..text.len().min(80)]);
         }
-    }
-
-    #[test]
-    fn the_part_that_cannot_be_followed_is_found() {
-        let grammars = grammars();
-        let (key, nth, index) = (Step::Key, Step::Nth, Step::Index);
-        let property = |schema: Value| json!({"type": "object", "properties": {"a": {"type": "string"}, "b": schema}});
-        let b = |more: &[Step]| Some([&[key("properties"), nth(1)], more].concat());
-        for (schema, fault) in [
-            (property(json!({"type": "string", "maxLength": 3})), None),
-            (property(json!({"type": "string", "pattern": "(?=x)y"})), b(&[key("pattern")])),
-            (property(json!({"type": "string", "format": "colour"})), b(&[key("format")])),
-            (property(json!({"not": {"type": "string"}})), b(&[key("not")])),
-            (
-                property(json!({"items": [{"$ref": "https://example.com/x"}]})),
-                b(&[key("items"), index(0), key("$ref")]),
-            ),
-            (property(json!({"anyOf": [{"type": "null"}, {"if": {}}]})), b(&[key("anyOf"), index(1), key("if")])),
-            (json!({"type": "strin"}), Some(vec![key("type")])),
-        ] {
-            assert_eq!(grammars.fault(&schema).unwrap(), fault, "{schema}");
-        }
-        // What nothing can complete, and what repeated names would meet.
-        let endless = json!({"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#"}}});
-        let repeated = json!({"type": "object", "patternProperties": {"^a": {}}, "minProperties": 2});
-        for (schema, place) in [
-            (json!({"$ref": "#"}), vec![key("$ref")]),
-            (endless, vec![key("properties"), nth(0), key("$ref")]),
-            (repeated, vec![key("minProperties")]),
-        ] {
-            assert_eq!(grammars.fault(&schema).unwrap(), Some(place), "{schema}");
-        }
-        // Two that only together allow nothing: the schema itself is named, or one of the two.
-        let empty = json!({"type": "integer", "minimum": 5, "maximum": 3});
-        assert!(matches!(
-            grammars.fault(&empty).unwrap().as_deref(),
-            Some([Step::Key("minimum" | "maximum" | "type")])
-        ));
     }
 }

@@ -34,6 +34,12 @@ impl Grammar {
         self.schemas.iter().map(|(_, schema)| schema)
     }
 
+    /// With every schema made anew.
+    pub(super) fn with(&self, make: impl Fn(&Value) -> Value) -> Self {
+        let schemas = self.schemas.iter().map(|(name, schema)| (name.clone(), make(schema))).collect();
+        Grammar { rules: self.rules.clone(), schemas }
+    }
+
     pub(super) fn top_level(&self) -> TopLevelGrammar {
         let rules = self.rules.iter().map(|rules| GrammarWithLexer::from_lark(rules.clone()));
         let schemas = self.schemas.iter().map(|(name, schema)| GrammarWithLexer {

@@ -7,7 +7,7 @@ use crate::support::{Agent, MODEL, chat, with};
 use crate::tiny::{self, Family, Kind};
 
 /// A small model with a context that has room for tools in its words, each byte a token.
-async fn agent() -> Agent {
+pub async fn agent() -> Agent {
     let mut writer = tiny::writer(Family::Llama, Kind::F32);
     writer.without_key("llama.context_length").u32("llama.context_length", 2048);
     let (_folder, path) = file(&writer);

@@ -4,6 +4,7 @@
 mod answers;
 #[path = "../support/cached.rs"]
 mod cached;
+mod calls;
 mod cut;
 mod embeddings;
 mod gateway;

@@ -36,6 +36,12 @@ async fn the_openai_package_for_python_gets_all_that_it_can_ask_for() {
     drive(&python(), "edge-agent/tests/agent/sdk.py").await;
 }
 
+/// Forty schemas and more; the judge is Python's jsonschema.
+#[tokio::test]
+async fn schemas_from_libraries_and_guides_are_kept_to() {
+    drive(&python(), "edge-agent/tests/agent/schemas.py").await;
+}
+
 #[tokio::test]
 async fn the_openai_package_for_node_gets_all_that_it_can_ask_for() {
     drive("node", "e2e/clients/agent.mjs").await;

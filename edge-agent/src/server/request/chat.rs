@@ -9,7 +9,7 @@ use terrace_wire::tools::{Tool, ToolChoice, read_allowed, read_choice, read_tool
 
 use super::{Calls, Job, check_length, check_model, of, sampling};
 use crate::engine::GenerateRequest;
-use crate::grammar::{Compiled, Grammar, Size, Step, Unusable};
+use crate::grammar::{Compiled, Fault, Grammar, Size, Step, Unusable};
 use crate::server::Agent;
 use crate::server::error::ApiError;
 use crate::server::tools::format::Format;
@@ -67,7 +67,7 @@ struct Wanted {
     /// Where each of them stands among the request's.
     indices: Vec<usize>,
     choice: ToolChoice,
-    parallel: bool,
+    parallel: Option<bool>,
     format: ResponseFormat,
 }
 
@@ -101,7 +101,7 @@ impl Wanted {
                 Err(_) => tool.parameters = any_object(),
             }
         }
-        Ok(Wanted { tools, indices, choice, parallel: request.parallel_tool_calls.unwrap_or(true), format })
+        Ok(Wanted { tools, indices, choice, parallel: request.parallel_tool_calls, format })
     }
 
     /// Whether the answer may hold calls.
@@ -119,6 +119,12 @@ impl Wanted {
         }
     }
 
+    /// Whether an answer may hold several calls. Where nothing is said: not of a function that is named, as with OpenAI, and
+    /// not of a model that was never taught calls, which would repeat the first one until it is cut off.
+    fn several(&self, format: &Format) -> bool {
+        self.parallel.unwrap_or(format.native && !matches!(self.choice, ToolChoice::Named(_)))
+    }
+
     /// What keeps the answer to it; none: anything goes.
     fn grammar(mut self, agent: &Agent, format: &Format, marker: Option<u32>) -> Result<Option<Compiled>, ApiError> {
         if self.calls() {
@@ -131,7 +137,11 @@ impl Wanted {
         };
         match (agent.grammars.compile(&grammar), schema) {
             (Ok(compiled), _) => Ok(Some(compiled)),
-            (Err(Unusable::Grammar), Some(schema)) => Err(fault(agent, &schema, schema_pointer())?.into()),
+            (Err(Unusable::Grammar), Some(schema)) => {
+                let fault = agent.grammars.fault(&schema).map_err(|e| unusable(&e))?;
+                Err(fault
+                    .map_or_else(|| unusable(&Unusable::Grammar), |found| refused(schema_pointer(), &found).into()))
+            }
             (Err(e), _) => Err(unusable(&e)),
         }
     }
@@ -154,7 +164,7 @@ impl Wanted {
         for (i, tool) in self.indices.iter().zip(&mut self.tools) {
             if tool.strict {
                 if let Some(found) = agent.grammars.fault(&tool.parameters).map_err(|e| unusable(&e))? {
-                    return Err(beyond(&place(parameters(*i), &found)).into());
+                    return Err(refused(parameters(*i), &found).into());
                 }
             } else if agent.grammars.compile(&Grammar::schema(tool.parameters.clone())).is_err() {
                 tool.parameters = any_object();
@@ -163,7 +173,7 @@ impl Wanted {
         if let Some(schema) = &content
             && let Some(found) = agent.grammars.fault(schema).map_err(|e| unusable(&e))?
         {
-            return Err(beyond(&place(schema_pointer(), &found)).into());
+            return Err(refused(schema_pointer(), &found).into());
         }
         self.compile(agent, format, marker, content).map_err(|e| unusable(&e))
     }
@@ -175,8 +185,8 @@ impl Wanted {
         marker: Option<u32>,
         content: Option<Value>,
     ) -> Result<Compiled, Unusable> {
-        let Wanted { tools, choice, parallel, .. } = self;
-        let rules = Rules { format, tools, choice, parallel: *parallel, marker, content };
+        let Wanted { tools, choice, .. } = self;
+        let rules = Rules { format, tools, choice, parallel: self.several(format), marker, content };
         agent.grammars.compile(&rules.grammar())
     }
 }
@@ -191,21 +201,18 @@ fn any_object() -> Value {
     serde_json::json!({"type": "object"})
 }
 
-fn fault(agent: &Agent, schema: &Value, at: Pointer) -> Result<ErrorBody, ApiError> {
-    let found = agent.grammars.fault(schema).map_err(|e| unusable(&e))?;
-    Ok(beyond(&place(at, &found.unwrap_or_default())))
-}
-
-fn beyond(at: &Pointer) -> ErrorBody {
-    ErrorBody::invalid(at, "this part of the schema cannot be followed: it is not supported here, or nothing fits it")
-}
-
-fn place(at: Pointer, steps: &[Step]) -> Pointer {
-    steps.iter().fold(at, |at, step| match step {
+/// What is wrong with the schema that stands there.
+fn refused(at: Pointer, fault: &Fault) -> ErrorBody {
+    let place = fault.place.iter().fold(at, |at, step| match step {
         Step::Key(key) => at.key(key),
         Step::Nth(n) => at.nth(*n),
         Step::Index(i) => at.index(*i),
-    })
+    });
+    if fault.unsupported {
+        ErrorBody::unsupported(&place, &fault.what)
+    } else {
+        ErrorBody::invalid(&place, &fault.what)
+    }
 }
 
 fn unusable(error: &Unusable) -> ApiError {
