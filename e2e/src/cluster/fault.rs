@@ -114,6 +114,11 @@ impl Fault {
             Fault::Endpoint429 | Fault::Endpoint500 | Fault::EndpointStalls | Fault::EndpointCuts => {
                 endpoint(scene, &json!({})).await?;
             }
+            // Pods of both versions are there until it is through.
+            Fault::HelmUpgrade => {
+                let of = ["kubectl", "--namespace", SYSTEM, "rollout", "status", "deployment/terrace-operator"];
+                machine.run(&of, secs(180)).await?;
+            }
             _ => {}
         }
         for tier in ["tier/edge", "tier/private"] {
