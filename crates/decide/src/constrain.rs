@@ -144,7 +144,7 @@ pub fn device(signals: &Signals, domain: Option<&str>, d: &DeviceView, insists: 
 
 /// Whether a reason says only what is believed of a place: it may be wrong, and a request that has nowhere else to go
 /// finds out.
-pub fn is_belief(reason: Reason) -> bool {
+pub fn is_belief(reason: &Reason) -> bool {
     matches!(reason, Reason::BreakerOpen | Reason::StaleLoad)
 }
 

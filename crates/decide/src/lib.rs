@@ -37,6 +37,7 @@ pub mod predict;
 pub mod queue;
 pub mod retry;
 pub mod room;
+mod rung;
 pub mod score;
 pub mod select;
 pub mod signals;

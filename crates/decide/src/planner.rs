@@ -8,13 +8,13 @@ use terrace_contract::reason::Reason;
 use crate::ability;
 use crate::chain::Spent;
 use crate::constrain::{self, State};
-use crate::plan::{Attempt, DeviceRef, Forecast, Outcome, Plan, Refusal, Room, RuledOut, Scored, TierRef};
-use crate::predict::{self, Neutral, Work};
-use crate::room;
+use crate::plan::{Attempt, DeviceRef, Outcome, Plan, Refusal, Room, RuledOut, Scored, TierRef};
+use crate::predict;
+use crate::rung::{Rung, rung};
 use crate::score::{self, Facts};
-use crate::select::{self, Choice, Selection};
+use crate::select::Selection;
 use crate::signals::{ModelChoice, Signals};
-use crate::view::{BreakerState, DeviceView, FleetView, OverflowWindow, Serving};
+use crate::view::{FleetView, OverflowWindow, Serving};
 
 /// Overflows a minute that are always allowed when any are: a share of two requests says nothing.
 const FREE_OVERFLOWS: u32 = 10;
@@ -50,138 +50,6 @@ pub fn decide_by(signals: &Signals, view: &FleetView, policy: &Policy, selection
 
 fn refused(refusal: Refusal, decided: Option<TierRef>, scores: Vec<Scored>, ruled_out: Vec<RuledOut>) -> Plan {
     Plan { outcome: Outcome::Refuse(refusal), decided, attempts: Vec::new(), scores, ruled_out, room: None }
-}
-
-/// A permitted tier with all that is known of it for this request.
-struct Rung {
-    tier: usize,
-    quality: u8,
-    able: bool,
-    state: State,
-    /// Devices in order; empty for an endpoint and when not up.
-    devices: Vec<usize>,
-    now: Option<Forecast>,
-    /// As it is now, with an answer as long as it may likely be.
-    likely: Option<Forecast>,
-    idle: Forecast,
-    feasible: bool,
-    availability: f64,
-    cost_micros: u64,
-    /// When it is full: what would come of waiting for room.
-    room: Option<Room>,
-    /// When it is only believed to be down: its forecast if it is not. `devices` are those to try.
-    doubted: Option<Forecast>,
-}
-
-impl Rung {
-    fn facts<'a>(&self, view: &'a FleetView) -> Facts<'a> {
-        Facts {
-            index: self.tier,
-            tier: &view.tiers[self.tier].tier,
-            quality: self.quality,
-            able: self.able,
-            now: self.now,
-            idle: self.idle,
-            availability: self.availability,
-            cost_micros: self.cost_micros,
-        }
-    }
-
-    fn up(&self) -> bool {
-        self.state == State::Up
-    }
-}
-
-fn rung(
-    signals: &Signals,
-    view: &FleetView,
-    (selection, draw): (Selection, f64),
-    tier: usize,
-    floor: u8,
-    ruled_out: &mut Vec<RuledOut>,
-) -> Rung {
-    let here = &view.tiers[tier];
-    let work = Work::of(signals);
-    let cost_micros = score::cost_micros(&here.tier, signals.prompt_tokens, signals.expected_output_tokens);
-    let quality = ability::quality(&here.tier, &signals.complexity);
-    let affordable = constrain::affordable(view, cost_micros);
-    let mut rung = Rung {
-        tier,
-        quality,
-        able: quality >= floor,
-        state: State::Down(Reason::SpendLimit),
-        devices: Vec::new(),
-        now: None,
-        likely: None,
-        idle: Forecast { first_token_us: 0.0, finish_us: 0.0 },
-        feasible: false,
-        availability: 0.0,
-        cost_micros,
-        room: None,
-        doubted: None,
-    };
-    match &here.serving {
-        Serving::Devices(devices) => {
-            if affordable {
-                let deadline = signals.deadline.as_ref();
-                let context = select::Context { selection, deadline, turn: here.turn, draw };
-                let domain = here.tier.topology_key.is_some().then_some(view.domain.as_str());
-                let (known, check) = (ruled_out.len(), |d: &DeviceView| constrain::device(signals, domain, d, false));
-                let mut out = |device, reason| ruled_out.push(RuledOut { tier, device: Some(device), reason });
-                let (up, choice) = select::choose(context, work, devices, check, &mut out);
-                rung.state = constrain::fleet_state(up, ruled_out[known..].iter().map(|out| out.reason));
-                if let Some(Choice { devices: order, now, likely, idle, feasible }) = choice {
-                    (rung.now, rung.likely, rung.idle, rung.feasible) = (Some(now), Some(likely), idle, feasible);
-                    rung.availability = up as f64 / devices.len() as f64;
-                    rung.devices = order;
-                } else if ruled_out[known..].iter().any(|out| constrain::is_belief(out.reason)) {
-                    let insists = |d: &DeviceView| constrain::device(signals, domain, d, true);
-                    if let (_, Some(choice)) = select::choose(context, work, devices, insists, |_, _| {}) {
-                        (rung.doubted, rung.devices) = (Some(choice.now), choice.devices);
-                    }
-                }
-            }
-            if !rung.up() {
-                // What it would do if it were up makes it the decided tier all the same.
-                let neutral = Neutral::of(devices);
-                let in_flight = |d| constrain::in_flight(d, DeviceView::freshness(d));
-                let idle = devices.iter().map(|d| predict::device(work, d, in_flight(d), || neutral).idle());
-                let best = idle.min_by(|a, b| a.finish_us.total_cmp(&b.finish_us));
-                rung.idle = best.unwrap_or_else(|| predict::unknown_device(work));
-                if matches!(rung.state, State::Full(_)) {
-                    rung.room = room::of_devices(work, devices, neutral);
-                }
-            }
-        }
-        Serving::Endpoint(e) => {
-            if affordable {
-                rung.state = constrain::endpoint_state(signals, view, &here.tier, e);
-            }
-            let predict::Endpoint { now, likely, idle } = predict::endpoint(work, e);
-            rung.idle = idle;
-            if matches!(rung.state, State::Full(_)) {
-                rung.room = Some(room::of_endpoint(idle, &here.tier, e, view.now_us));
-            }
-            if rung.up() {
-                (rung.now, rung.likely) = (Some(now), Some(likely));
-                rung.feasible = predict::feasible(likely, signals.deadline.as_ref());
-                rung.availability = if e.breaker == BreakerState::Closed { 1.0 } else { 0.5 };
-            }
-            rung.doubted = matches!(rung.state, State::Down(reason) if constrain::is_belief(reason)).then_some(now);
-        }
-    }
-    if let State::Full(reason) | State::Down(reason) = rung.state {
-        ruled_out.push(RuledOut { tier, device: None, reason });
-    }
-    if matches!(here.serving, Serving::Devices(_)) {
-        // What it would take of a device that has nothing else to do: others may share the time and the price.
-        let hours = score::device_micros(&here.tier, rung.idle.finish_us as u64);
-        rung.cost_micros = rung.cost_micros.saturating_add(hours);
-    }
-    if rung.up() && !rung.feasible {
-        ruled_out.push(RuledOut { tier, device: None, reason: Reason::PredictedLate });
-    }
-    rung
 }
 
 struct Planner<'a> {
@@ -272,7 +140,7 @@ impl Planner<'_> {
         let order = [self.best].into_iter().chain(farther.filter(|_| out)).chain(nearer);
         let attempt = |at: usize| {
             let rung = &self.rungs[at];
-            let (Some(_), State::Down(reason)) = (rung.doubted, rung.state) else { return None };
+            let (_, reason) = rung.doubted?;
             let attempt = match at.cmp(&self.best) {
                 Ordering::Less => self.degraded(at),
                 Ordering::Equal => self.attempt(rung, Vec::new()),
@@ -408,7 +276,7 @@ impl Planner<'_> {
             degraded: false,
             only_after_failure: false,
             insists: false,
-            forecast: rung.now.or(rung.doubted).unwrap_or(rung.idle),
+            forecast: rung.now.or(rung.doubted.map(|(now, _)| now)).unwrap_or(rung.idle),
             cost_micros: rung.cost_micros,
         }
     }

@@ -7,7 +7,7 @@ use common::{deadline, device, devices, policy, signals, view};
 use terrace_contract::policy::OnMiss;
 use terrace_contract::trust::Class;
 use terrace_decide::complexity::Verdict;
-use terrace_decide::{BreakerState, Plan, Signals, decide};
+use terrace_decide::{Plan, Signals, decide};
 
 #[expect(clippy::disallowed_methods, reason = "a test reads its golden files; the core does not")]
 fn check(name: &str, plan: &Plan) {
@@ -42,7 +42,7 @@ fn overflow_predicted() {
 #[test]
 fn fail_closed() {
     let mut gone = view();
-    devices(&mut gone).iter_mut().for_each(|d| d.breaker = BreakerState::Open);
+    devices(&mut gone).iter_mut().for_each(|d| d.ready = false);
     common::far(&mut gone, 1).credential = false;
     let sensitive = Signals { class: Class::Restricted, ..signals() };
     check("fail-closed", &decide(&sensitive, &gone, &policy(), 0.0));

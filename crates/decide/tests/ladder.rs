@@ -11,7 +11,7 @@ use terrace_contract::reason::Reason;
 use terrace_contract::tier::TaskQuality;
 use terrace_contract::trust::{Boundary, Class};
 use terrace_decide::complexity::Verdict;
-use terrace_decide::{BreakerState, FleetView, ModelChoice, Plan, Prefer, Signals, decide};
+use terrace_decide::{FleetView, ModelChoice, Plan, Prefer, Signals, decide};
 
 fn tiers(plan: &Plan) -> Vec<&str> {
     plan.attempts.iter().map(|attempt| attempt.tier.name.as_str()).collect()
@@ -76,7 +76,7 @@ fn a_ladder_of_sixteen_is_walked_to_where_the_class_ends() {
             assert_eq!(tried, (down..last).collect::<Vec<_>>(), "{class}");
             match &mut view.tiers[down].serving {
                 terrace_decide::Serving::Devices(devices) => devices.clear(),
-                terrace_decide::Serving::Endpoint(endpoint) => endpoint.breaker = BreakerState::Open,
+                terrace_decide::Serving::Endpoint(endpoint) => endpoint.credential = false,
             }
         }
     }

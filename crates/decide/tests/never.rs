@@ -139,6 +139,13 @@ proptest! {
         let plan = decide(&s, &v, &p, draw);
         for out in plan.ruled_out.iter().filter(|o| o.reason != Reason::PredictedLate) {
             for attempt in plan.attempts.iter().filter(|a| a.tier.index == out.tier) {
+                // What is only believed of a place is found out where nothing else is left, and nowhere else.
+                let is_belief = matches!(out.reason, Reason::BreakerOpen | Reason::StaleLoad);
+                if attempt.insists && (is_belief || out.device.is_none()) {
+                    prop_assert!(attempt.reasons.iter().any(|r| matches!(r, Reason::BreakerOpen | Reason::StaleLoad)));
+                    prop_assert!(plan.attempts.iter().all(|other| other.insists));
+                    continue;
+                }
                 match out.device {
                     None => prop_assert!(false, "{:?} tried though {:?}", attempt.tier, out.reason),
                     Some(device) => prop_assert!(attempt.devices.iter().all(|d| d.index != device)),

@@ -145,8 +145,8 @@ fn a_tier_that_is_down_is_left() {
 fn a_sensitive_request_with_its_tiers_gone_is_refused_and_never_goes_out() {
     let sensitive = Signals { class: Class::Restricted, ..signals() };
     let mut gone = view();
-    down(&mut gone);
-    far(&mut gone, 1).breaker = BreakerState::Open;
+    devices(&mut gone).clear();
+    far(&mut gone, 1).credential = false;
     assert!(matches!(refusal(plan(&sensitive, &gone, &policy())), Refusal::PermittedTiersUnavailable { .. }));
     let mut busy = view();
     full(&mut busy);
@@ -154,6 +154,36 @@ fn a_sensitive_request_with_its_tiers_gone_is_refused_and_never_goes_out() {
     assert!(matches!(refusal(plan(&sensitive, &busy, &policy())), Refusal::PermittedTiersUnavailable { .. }));
     far(&mut busy, 2).concurrency_left = Some(0);
     assert!(matches!(refusal(plan(&signals(), &busy, &policy())), Refusal::Overloaded { .. }));
+}
+
+#[test]
+fn what_is_only_believed_to_be_down_is_tried_when_nothing_else_is_left() {
+    let sensitive = Signals { class: Class::Restricted, ..signals() };
+    let mut doubted = view();
+    down(&mut doubted);
+    far(&mut doubted, 1).breaker = BreakerState::Open;
+    let tried = plan(&sensitive, &doubted, &policy());
+    assert_eq!(order(&tried), "edge(a,b) private+", "and nothing past the boundary");
+    assert!(tried.attempts.iter().all(|attempt| attempt.insists && attempt.reasons.contains(&Reason::BreakerOpen)));
+    // Whatever else is left is better.
+    far(&mut doubted, 1).breaker = BreakerState::Closed;
+    let elsewhere = plan(&sensitive, &doubted, &policy());
+    assert_eq!((order(&elsewhere).as_str(), elsewhere.attempts[0].insists), ("private+", false));
+    // A device that has not been heard of for long; but not one that is not ready, or full.
+    let mut silent = view();
+    silent.tiers.truncate(1);
+    devices(&mut silent).iter_mut().for_each(|d| d.report.as_mut().unwrap().age_us = 60_000_000);
+    let tried = plan(&sensitive, &silent, &policy());
+    assert_eq!((order(&tried).as_str(), tried.attempts[0].reasons.as_slice()), ("edge(a,b)", &[Reason::StaleLoad][..]));
+    devices(&mut silent)[0].ready = false;
+    assert_eq!(order(&plan(&sensitive, &silent, &policy())), "edge(b)");
+    devices(&mut silent)[1].ready = false;
+    refusal(plan(&sensitive, &silent, &policy()));
+    // One that waits for room has somewhere to go.
+    let mut full_and_doubted = view();
+    full(&mut full_and_doubted);
+    far(&mut full_and_doubted, 1).breaker = BreakerState::Open;
+    refusal(plan(&sensitive, &full_and_doubted, &policy()));
 }
 
 #[test]
@@ -211,7 +241,7 @@ fn past_the_share_of_overflow_the_answer_is_degraded_or_refused() {
 
     let complex = Signals { complexity: Verdict::complex(), ..signals() };
     let mut half = FleetView { overflow: spent, ..view() };
-    far(&mut half, 1).breaker = BreakerState::Open;
+    far(&mut half, 1).credential = false;
     assert_eq!(order(&plan(&complex, &half, &policy())), "edge(a,b)-");
     let mut fail = policy();
     fail.degrade = Degrade::Fail;
@@ -268,9 +298,8 @@ fn an_old_policy_is_not_now_and_a_narrow_one_is_never() {
 fn an_endpoint_without_its_credential_or_its_limits_is_not_asked() {
     let model = Signals { model: ModelChoice::parse("large"), ..signals() };
     type Change = fn(&mut terrace_decide::EndpointView);
-    let cases: [(Change, Reason); 6] = [
+    let cases: [(Change, Reason); 5] = [
         (|e| e.credential = false, Reason::Credential),
-        (|e| e.breaker = BreakerState::Open, Reason::BreakerOpen),
         (|e| e.cooling_until_us = 1_000_001, Reason::RateLimited),
         (|e| e.requests_left = Some(0), Reason::RateLimited),
         (|e| e.tokens_left = Some(93), Reason::RateLimited),

@@ -10,10 +10,7 @@ use super::plan::Prompt;
 use super::rates::Work;
 use super::sequence::Sequence;
 use super::shared::Place;
-use crate::model::{Hidden, Pooling, Rows, Wanted};
-
-/// Tokens at a prompt's end that are computed as an answer's: one tile of rows, for which either way takes as long.
-const PROMPT_END: usize = 16;
+use crate::model::{BLOCK_TOKENS, Hidden, Pooling, Rows, Wanted};
 
 /// A sequence that runs, or that waits to go on.
 pub(super) struct Lane {
@@ -118,12 +115,14 @@ impl Lane {
         self.sequence.request.prompt.len()
     }
 
-    /// Of so many of its next tokens, how many are computed as a prompt's. The prompt's last ones are not: behind a cached
-    /// beginning they are often all that is left, and where unpacking weights for many rows takes longer than multiplying
-    /// for few, the answer would begin later.
+    /// Of so many of its next tokens, how many are computed as a prompt's. Those behind its last whole block are not: after
+    /// a cached beginning they are often all that is left, and where unpacking weights for many rows takes longer than
+    /// multiplying for few, the answer would begin later. Whole blocks, which others may take over, are a prompt's
+    /// throughout, and so is a text whose states are wanted.
     pub(super) fn as_prompt(&self, tokens: usize) -> usize {
-        let whole = self.sequence.request.hidden == Some(Pooling::MeanAndLast);
-        let end = self.border().saturating_sub(if whole { 0 } else { PROMPT_END });
+        let border = self.border();
+        let blocks = border.saturating_sub(1) / BLOCK_TOKENS * BLOCK_TOKENS;
+        let end = if self.sequence.request.hidden.is_some() { border } else { blocks };
         end.saturating_sub(self.position).min(tokens)
     }
 

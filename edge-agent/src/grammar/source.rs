@@ -3,8 +3,9 @@
 use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
 use serde_json::{Value, json};
 
-/// White space between parts of JSON at most. Without a limit a small model may go on with it for ever.
-const WHITE_SPACE: &str = r"[\x20\x0A\x0D\x09]{1,20}";
+/// White space between parts of JSON: blanks, or one end of a line and what the next is indented by. Without a limit a small
+/// model may go on with it for ever, and with a mere number of characters it may write empty lines until it is cut off.
+const WHITE_SPACE: &str = r"(?:[\x20\x09]{1,2}|\x20?\x0D?\x0A[\x20\x09]{0,16})";
 
 /// A grammar: a JSON Schema, or rules that refer to schemas by name.
 #[derive(Debug, Clone)]

@@ -196,3 +196,22 @@ async fn fields_that_reach_out_need_a_clearance_for_public() {
     assert_eq!(edge.count(), 0);
     assert_eq!(post(world.listen, CHAT, &[], &question("hi")).await.status, 200);
 }
+
+#[tokio::test]
+async fn what_has_nowhere_else_to_go_is_tried_though_a_breaker_is_open() {
+    let (edge, cloud) = (Scripted::new("small", 4, Act::Status(500, vec![])), Scripted::new("big", 8, Act::Say("far")));
+    let mut world = edge_and_cloud(&edge, &cloud).await;
+    world.start().await;
+    // Its breaker is open: what may go elsewhere does, without asking it.
+    while post(world.listen, CHAT, &[], &question("hi")).await.header("x-terrace-reason").contains("retried") {}
+    let asked = edge.count();
+    let spared = post(world.listen, CHAT, &[], &question("hi")).await;
+    assert_eq!((spared.content().as_str(), edge.count()), ("far", asked), "{spared:?}");
+    // It works again, which nobody knows yet.
+    edge.always(Act::Say("near"));
+    let far = cloud.count();
+    let reply = post(world.listen, CHAT, &RESTRICTED, &question("hi")).await;
+    assert_eq!((reply.content().as_str(), cloud.count()), ("near", far), "{reply:?}");
+    // What went well closed it.
+    assert_eq!(post(world.listen, CHAT, &[], &question("hi")).await.content(), "near");
+}
