@@ -151,11 +151,12 @@ async fn hidden_states_are_the_networks_mean_and_last() {
     let expected = output.hidden.unwrap();
 
     let handle = engine(EngineConfig { prefill_chunk: 32, ..EngineConfig::default() });
-    ask(&handle, GenerateRequest::new(tokens.clone(), 3)).await;
     let asked = |hidden, max_tokens| GenerateRequest {
         hidden: Some(hidden),
         ..GenerateRequest::new(tokens.clone(), max_tokens)
     };
+    // All of a prompt whose states are wanted is computed alike; of a chat's, the end is computed as its answer is.
+    ask(&handle, asked(Pooling::Last, 3)).await;
     // The mean is over every token, so nothing is taken from the cache; the last needs only itself.
     for (pooling, max_tokens, cached) in
         [(Pooling::MeanAndLast, 0, 0), (Pooling::Last, 0, 80), (Pooling::MeanAndLast, 4, 0)]

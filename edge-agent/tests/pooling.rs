@@ -132,8 +132,8 @@ async fn confidence_is_of_the_distribution_before_temperature_filters_and_penalt
     let blocks: Vec<u32> = (0..16).collect();
     let wanted = Wanted { logits: Rows::All, hidden: None };
     let mut rows = Vec::new();
-    // As the engine has them: what is behind a prompt's last whole block is computed as an answer's.
-    let (begin, end) = prompt.split_at((prompt.len() - 1) / 16 * 16);
+    // As the engine has them: a prompt's last two blocks are computed as an answer's.
+    let (begin, end) = prompt.split_at(((prompt.len() - 1) / 16).saturating_sub(1) * 16);
     let parts = [(begin, 0, begin.len()), (end, begin.len(), 0), (&ids[..], prompt.len(), 0)];
     for (tokens, position, prompt) in parts.into_iter().filter(|(tokens, ..)| !tokens.is_empty()) {
         rows.extend(network.step(&[Feed { blocks: &blocks, tokens, position, prompt, wanted }]).remove(0).logits);

@@ -70,7 +70,7 @@ impl Outlook<'_> {
 
     fn step(&self, sequences: usize) -> Duration {
         let attended = sequences * TYPICAL.1;
-        self.rates.predict(Work { decoding: sequences, prompt: 0, attended })
+        self.rates.predict(Work { decoding: sequences, attended, ..Work::default() })
     }
 }
 
@@ -91,7 +91,7 @@ mod tests {
     fn rates() -> Rates {
         let mut rates = Rates::default();
         for turn in 0..400 {
-            let work = Work { decoding: turn % 5, prompt: (turn * 7 % 50) * (turn % 2), attended: 0 };
+            let work = Work { decoding: turn % 5, prompt: (turn * 7 % 50) * (turn % 2), ..Work::default() };
             rates.measured(work, Duration::from_secs_f64(0.01 + 0.001 * work.prompt as f64));
         }
         rates

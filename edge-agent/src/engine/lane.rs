@@ -115,14 +115,13 @@ impl Lane {
         self.sequence.request.prompt.len()
     }
 
-    /// Of so many of its next tokens, how many are computed as a prompt's. Those behind its last whole block are not: after
-    /// a cached beginning they are often all that is left, and where unpacking weights for many rows takes longer than
-    /// multiplying for few, the answer would begin later. Whole blocks, which others may take over, are a prompt's
-    /// throughout, and so is a text whose states are wanted.
+    /// Of so many of its next tokens, how many are computed as a prompt's. Those of its last two blocks are not: after a
+    /// cached beginning they are often all that is left, and where unpacking weights for many rows takes as long as
+    /// multiplying for 32, the answer would begin later. Of a text whose states are wanted all are.
     pub(super) fn as_prompt(&self, tokens: usize) -> usize {
         let border = self.border();
-        let blocks = border.saturating_sub(1) / BLOCK_TOKENS * BLOCK_TOKENS;
-        let end = if self.sequence.request.hidden.is_some() { border } else { blocks };
+        let blocks = (border.saturating_sub(1) / BLOCK_TOKENS).saturating_sub(1);
+        let end = if self.sequence.request.hidden.is_some() { border } else { blocks * BLOCK_TOKENS };
         end.saturating_sub(self.position).min(tokens)
     }
 
@@ -175,7 +174,10 @@ impl Lane {
 
     /// What a step of so many of its tokens has to do.
     pub(super) fn work(&self, tokens: usize) -> Work {
-        if self.decodes() { Work::decode(self.position) } else { Work::prefill(self.position, tokens) }
+        if self.decodes() {
+            return Work::decode(self.position);
+        }
+        Work { unpacking: self.as_prompt(tokens) > 0, ..Work::prefill(self.position, tokens) }
     }
 
     /// What is wanted of a step of so many of its tokens.

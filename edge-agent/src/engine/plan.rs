@@ -72,7 +72,7 @@ mod tests {
     fn rates() -> Rates {
         let mut rates = Rates::default();
         for turn in 0..200 {
-            let work = Work { decoding: turn % 4, prompt: turn * 7 % 50, attended: 0 };
+            let work = Work { decoding: turn % 4, prompt: turn * 7 % 50, ..Work::default() };
             let millis = 5.0 + work.decoding as f64 + 0.5 * work.prompt as f64;
             rates.measured(work, Duration::from_secs_f64(millis / 1e3));
         }
@@ -84,7 +84,7 @@ mod tests {
     }
 
     fn decoding(count: usize) -> Work {
-        Work { decoding: count, prompt: 0, attended: 0 }
+        Work { decoding: count, ..Work::default() }
     }
 
     #[test]

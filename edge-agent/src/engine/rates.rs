@@ -1,6 +1,10 @@
-//! How long a step takes on this device, fitted while it works: `a + c * sequences + p * prompt tokens + w * attended`.
+//! How long a step takes on this device, fitted while it works:
+//! `a + c * sequences + u, if a prompt is in it + p * prompt tokens + w * attended`.
 //!
-//! A Kalman filter over the four figures (Kalman 1960; with one measurement a step it is recursive least squares that
+//! `u` is what weights take to be unpacked for the many rows of a prompt, however many they are: nothing where rows are
+//! multiplied with packed ones.
+//!
+//! A Kalman filter over the five figures (Kalman 1960; with one measurement a step it is recursive least squares that
 //! forgets): a figure that current steps say nothing about keeps its last estimate, which plain forgetting would lose.
 
 use std::time::Duration;
@@ -14,17 +18,20 @@ pub(super) struct Work {
     pub(super) prompt: usize,
     /// Positions that the step's tokens looked back at, all together.
     pub(super) attended: usize,
+    /// Whether tokens are computed as a prompt's.
+    pub(super) unpacking: bool,
 }
 
 impl Work {
     /// One sequence's next token, at this position.
     pub(super) fn decode(position: usize) -> Work {
-        Work { decoding: 1, prompt: 0, attended: position + 1 }
+        Work { decoding: 1, attended: position + 1, ..Work::default() }
     }
 
     /// A chunk of a prompt.
     pub(super) fn prefill(position: usize, tokens: usize) -> Work {
-        Work { decoding: 0, prompt: tokens, attended: tokens * position + tokens * (tokens + 1) / 2 }
+        let attended = tokens * position + tokens * (tokens + 1) / 2;
+        Work { decoding: 0, prompt: tokens, attended, unpacking: tokens > 0 }
     }
 
     /// Both at once.
@@ -33,15 +40,17 @@ impl Work {
             decoding: self.decoding + other.decoding,
             prompt: self.prompt + other.prompt,
             attended: self.attended + other.attended,
+            unpacking: self.unpacking || other.unpacking,
         }
     }
 
     fn features(self) -> [f64; FIGURES] {
-        [1.0, self.decoding as f64, self.prompt as f64, self.attended as f64 / ATTENDED]
+        let unpacking = f64::from(u8::from(self.unpacking));
+        [1.0, self.decoding as f64, unpacking, self.prompt as f64, self.attended as f64 / ATTENDED]
     }
 }
 
-const FIGURES: usize = 4;
+const FIGURES: usize = 5;
 /// Attended positions are counted in thousands, so that all figures are of a like size.
 const ATTENDED: f64 = 1000.0;
 /// A measurement is this far off, relatively: other programs run too.
@@ -49,7 +58,7 @@ const NOISE: f64 = 0.1;
 /// From step to step a figure may drift by this share of itself.
 const DRIFT: f64 = 0.02;
 /// Before anything was measured a figure may be anything up to about this, in seconds.
-const UNKNOWN: [f64; FIGURES] = [1.0, 0.1, 0.1, 0.1];
+const UNKNOWN: [f64; FIGURES] = [1.0, 0.1, 0.1, 0.1, 0.1];
 /// Surprises count for at most so many standard deviations: a step that the machine slept through is no slow device.
 const SURPRISE: f64 = 3.0;
 
@@ -106,12 +115,13 @@ impl Rates {
         Duration::from_secs_f64(dot(&self.figures, &work.features()).clamp(0.0, 1e6))
     }
 
-    /// How many tokens of a prompt that stands at `position` fit into `time` beside the rest of the step.
+    /// How many tokens of a prompt that stands at `position` fit into `time` beside the rest of the step. Unpacking takes at
+    /// most half of the work: a step that is too short for that does not get on at all.
     pub(super) fn tokens_in(&self, time: Duration, position: usize) -> usize {
-        let [_, _, token, attended] = self.figures;
+        let [_, _, unpacking, token, attended] = self.figures;
         // A chunk of n looks back at n * position + n^2 / 2; solve for n.
         let (linear, square) = (token + attended * position as f64 / ATTENDED, attended / ATTENDED / 2.0);
-        let time = time.as_secs_f64();
+        let time = (time.as_secs_f64() - unpacking).max(unpacking);
         let tokens = if square * time > 1e-9 * linear * linear {
             ((linear * linear + 4.0 * square * time).sqrt() - linear) / (2.0 * square)
         } else {
@@ -128,7 +138,7 @@ impl Rates {
 
     /// A decode step's seconds at this depth: alone, and for each sequence.
     pub(super) fn step(&self, position: usize) -> (f64, f64) {
-        let [base, sequence, _, attended] = self.figures;
+        let [base, sequence, _, _, attended] = self.figures;
         (base, sequence + attended * position as f64 / ATTENDED)
     }
 }
@@ -166,7 +176,7 @@ mod tests {
     #[test]
     fn steps_are_foretold_and_a_slower_machine_is_noticed() {
         let mut rates = Rates::default();
-        teach(&mut rates, 1.0, 0..60);
+        teach(&mut rates, 1.0, 0..120);
         let probes = [
             Work::decode(500),
             (0..8).fold(Work::default(), |w, _| w.and(Work::decode(300))),
@@ -176,10 +186,26 @@ mod tests {
         for work in probes {
             assert!(off(&rates, work, 1.0).abs() < 0.2, "{work:?}: {}", off(&rates, work, 1.0));
         }
-        teach(&mut rates, 2.0, 60..140);
+        teach(&mut rates, 2.0, 120..240);
         for work in probes {
             assert!(off(&rates, work, 2.0).abs() < 0.25, "{work:?}: {}", off(&rates, work, 2.0));
         }
+    }
+
+    #[test]
+    fn what_a_prompt_takes_whatever_its_length_is_told_apart() {
+        let mut rates = Rates::default();
+        let exact = |work: Work| took(work, 1.0, 0) + Duration::from_millis(if work.unpacking { 12 } else { 0 });
+        for turn in 0..400 {
+            let beside = Work::decode(100 + turn);
+            let work =
+                if turn % 3 == 0 { beside } else { beside.and(Work::prefill(turn * 16 % 1500, 4 + turn * 13 % 40)) };
+            rates.measured(work, exact(work));
+        }
+        let tokens = rates.tokens_in(Duration::from_millis(40), 500);
+        let with = exact(Work::decode(10).and(Work::prefill(500, tokens))) - exact(Work::decode(10));
+        assert!((30..=42).contains(&with.as_millis()), "{tokens} take {with:?} of 40 ms");
+        assert!(rates.tokens_in(Duration::from_millis(2), 0) >= 4, "too short for any: half of it is unpacking");
     }
 
     #[test]

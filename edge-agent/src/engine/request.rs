@@ -17,7 +17,7 @@ pub struct EngineConfig {
     /// Prompt tokens of one step at most.
     pub prefill_chunk: u32,
     /// Time of one step while sequences wait for their next token: how much of a prompt goes beside them. Prompts alone
-    /// get four times as much, which bounds how long cancel and drain wait.
+    /// get five times as much, which bounds how long cancel and drain wait.
     pub step_limit: Duration,
     /// How often an idle loop shows that it lives.
     pub idle_tick: Duration,
@@ -31,7 +31,7 @@ impl Default for EngineConfig {
             max_sequences: 1,
             queue_limit: 8,
             prefill_chunk: 256,
-            step_limit: Duration::from_millis(50),
+            step_limit: Duration::from_millis(40),
             idle_tick: Duration::from_millis(250),
             clock: Clock::default(),
         }

@@ -63,7 +63,7 @@ impl Engine {
             tokenizer: tokenizer.clone(),
             limits: Limits {
                 beside: config.step_limit,
-                alone: config.step_limit * 4,
+                alone: config.step_limit * 5,
                 tokens: config.prefill_chunk.max(1) as usize,
             },
             idle_tick: config.idle_tick,
