@@ -3,6 +3,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 mkdir -p target/bench
-BENCH_FILE="$PWD/target/bench/traces.json" cargo test --release --locked --quiet -p terrace-router --test router -- \
+BENCH_FILE="$PWD/target/bench/traces.json" cargo test --release --locked --quiet --workspace --test router -- \
     --ignored --exact cost::at_zero_percent_traces_cost_nothing_measurable --nocapture
 echo "target/bench/traces.json"

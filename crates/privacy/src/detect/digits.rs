@@ -61,6 +61,9 @@ pub fn scan(text: &str, report: &mut Report<'_>) {
 pub(super) fn next_digit(bytes: &[u8], from: usize) -> Option<usize> {
     const TOGETHER: usize = 16;
     let digit = |b: &u8| b.is_ascii_digit();
+    if bytes.get(from).is_some_and(digit) {
+        return Some(from);
+    }
     let chunks = bytes.get(from..)?.chunks(TOGETHER);
     let (index, chunk) = chunks.enumerate().find(|(_, chunk)| chunk.iter().fold(false, |any, b| any | digit(b)))?;
     chunk.iter().position(digit).map(|i| from + index * TOGETHER + i)
@@ -68,8 +71,19 @@ pub(super) fn next_digit(bytes: &[u8], from: usize) -> Option<usize> {
 
 /// What people put between the digits of one number.
 pub(super) fn separates(b: u8) -> bool {
-    matches!(b, b' ' | b'-' | b'.' | b'/' | b'_' | b',' | b'\n' | b'\t' | b'\r' | b'(' | b')')
+    SEPARATES[usize::from(b)]
 }
+
+/// Looked up, since it is asked of most bytes between numbers.
+const SEPARATES: [bool; 256] = {
+    let (mut table, mut byte) = ([false; 256], 0u8);
+    while byte < 128 {
+        table[byte as usize] =
+            matches!(byte, b' ' | b'-' | b'.' | b'/' | b'_' | b',' | b'\n' | b'\t' | b'\r' | b'(' | b')');
+        byte += 1;
+    }
+    table
+};
 
 /// Length of what stands between groups in lists, tables and markup, if something such starts here.
 fn parts_groups(bytes: &[u8]) -> Option<usize> {

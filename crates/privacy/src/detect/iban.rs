@@ -10,10 +10,14 @@ pub fn scan(text: &str, report: &mut Report<'_>) {
     // From one digit to the next: the first check digit of each is the third character.
     while let Some(third) = next_digit(bytes, at + 2) {
         at = third - 2;
+        // Before most digits stands another, or a blank.
+        if !bytes[third - 1].is_ascii_alphabetic() {
+            at += 1;
+            continue;
+        }
         let Some(head) = bytes.get(at..at + 4) else { return };
         if head[3].is_ascii_digit()
             && head[0].is_ascii_alphabetic()
-            && head[1].is_ascii_alphabetic()
             && let Some(length) = length([head[0].to_ascii_uppercase(), head[1].to_ascii_uppercase()])
             && let Some(end) = take(&bytes[at..], length)
         {
