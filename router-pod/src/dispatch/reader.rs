@@ -34,7 +34,7 @@ pub async fn whole(body: Incoming, call: Call) -> Result<Value, Failure> {
 #[derive(Debug, PartialEq)]
 pub enum Step {
     /// A part of the answer.
-    Event(Event),
+    Event(Box<Event>),
     /// `[DONE]`.
     Done,
 }

@@ -105,7 +105,7 @@ impl Streaming {
                 return sse::joined(&mut self.ready);
             }
             match self.reader.next(BETWEEN_TOKENS).await {
-                Ok(Some(Step::Event(event))) => self.event(event),
+                Ok(Some(Step::Event(event))) => self.event(*event),
                 Ok(Some(Step::Done)) => self.done(),
                 // Some servers close instead of saying [DONE]; what was finished is an answer all the same.
                 Ok(None) if self.held.is_some() => self.done(),
