@@ -6,6 +6,10 @@ use std::process::Stdio;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
+use bytes::Bytes;
+use http_body_util::Empty;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
 use terrace_contract::snapshot::Snapshot;
 use terrace_contract::tier::{Backend, Device as Pod, Tier};
 use terrace_identity::authority::{Authority, Usage};
@@ -76,6 +80,7 @@ impl Fleet {
         papers.key.sign(&mut snapshot);
         let mut child = papers.router(&snapshot)?;
         let router = papers.ready("router", &mut child).await?;
+        served(router).await?;
         // Ended first.
         children.insert(0, child);
         Ok(Self { router, children, backup: stop, _folder: folder })
@@ -88,6 +93,20 @@ impl Fleet {
             let _ = child.kill().await;
         }
         self.backup.cancel();
+    }
+}
+
+/// Waits until a router has its policy.
+async fn served(router: SocketAddr) -> Result<()> {
+    let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let answer = client.get(format!("http://{router}/v1/models").parse()?).await;
+        match answer {
+            Ok(answer) if answer.status().is_success() => return Ok(()),
+            _ if Instant::now() > deadline => bail!("the router has no policy after {} s", PATIENCE.as_secs()),
+            _ => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
     }
 }
 

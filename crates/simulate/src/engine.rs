@@ -10,6 +10,8 @@
 //! q / P = L - (a + c b), at least a quarter of a + c b; 4 L with no answer beside it
 //! ```
 //!
+//! An agent measures itself before it serves, so its rates are known from its first report on.
+//!
 //! Between two events (a prompt done, an answer done) the batch does not change, so the time to the next one is a
 //! division, and a run costs a few operations a request rather than one a token.
 
@@ -55,6 +57,8 @@ pub struct Sequence {
 struct Running {
     sequence: Sequence,
     prompt_left: f64,
+    /// Whether its first token came.
+    begun: bool,
     output_left: f64,
     expected: f64,
     cached: u32,
@@ -110,7 +114,6 @@ pub struct Engine {
     running: Vec<Running>,
     waiting: VecDeque<Sequence>,
     answer_tokens: f64,
-    measured: bool,
     prefixes: PrefixCache,
     busy_us: f64,
 }
@@ -126,7 +129,6 @@ impl Engine {
             running: Vec::new(),
             waiting: VecDeque::new(),
             answer_tokens: FIRST_GUESS,
-            measured: false,
             prefixes,
             busy_us: 0.0,
         }
@@ -222,17 +224,16 @@ impl Engine {
         let at = self.at_us.ceil() as u64;
         for running in &mut self.running {
             let number = running.sequence.number;
-            if running.prompt_left != 0.0 && running.prompt_left <= NOTHING {
-                running.prompt_left = 0.0;
+            if !running.begun && running.prompt_left <= NOTHING {
+                (running.prompt_left, running.begun) = (0.0, true);
                 running.output_left -= 1.0;
-                self.measured = true;
                 self.prefixes.insert(&running.sequence.blocks);
                 did.push((at, Did::FirstToken { number, cached: running.cached }));
             }
         }
         let (mean, mut lengths) = (&mut self.answer_tokens, Vec::new());
         self.running.retain(|running| {
-            let ended = running.prompt_left <= 0.0 && running.output_left <= NOTHING;
+            let ended = running.begun && running.output_left <= NOTHING;
             if ended {
                 lengths.push(f64::from(running.sequence.output_tokens));
                 did.push((at, Did::Ended { number: running.sequence.number }));
@@ -246,12 +247,13 @@ impl Engine {
     fn admit(&mut self, did: &mut Vec<(u64, Did)>) {
         while self.running.len() < self.device.slots as usize {
             let Some(sequence) = self.waiting.pop_front() else { return };
-            if self.measured && self.at_us + self.own_us(&sequence, 0) > sequence.deadline_us as f64 {
+            if self.at_us + self.own_us(&sequence, 0) > sequence.deadline_us as f64 {
                 did.push((self.at_us.ceil() as u64, Did::Refused { number: sequence.number }));
                 continue;
             }
             let cached = self.prefixes.hit(&sequence.blocks, sequence.prompt_tokens);
             self.running.push(Running {
+                begun: false,
                 prompt_left: f64::from((sequence.prompt_tokens - cached).max(1)),
                 output_left: f64::from(sequence.output_tokens.max(1)),
                 expected: self.expected(&sequence),
@@ -269,7 +271,7 @@ impl Engine {
         if self.in_flight() >= (self.device.slots + self.device.queue_limit) as usize {
             return Err(Refused::Full);
         }
-        if self.measured && self.at_us + self.predict(&sequence) > sequence.deadline_us as f64 {
+        if self.at_us + self.predict(&sequence) > sequence.deadline_us as f64 {
             return Err(Refused::Late);
         }
         self.waiting.push_back(sequence);
@@ -327,14 +329,12 @@ impl Engine {
         let running = self.running.drain(..).map(|r| r.sequence.number);
         let lost = running.chain(self.waiting.drain(..).map(|s| s.number)).collect();
         self.prefixes = PrefixCache::of_tokens(self.device.prefix_cache_tokens);
-        self.measured = false;
         lost
     }
 
     /// Its load line. Call [`Engine::advance`] first.
     pub fn load(&self) -> Load {
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let rate = |value: f64| if self.measured { value } else { 0.0 };
         Load {
             running: count(self.running.len()),
             queued: count(self.waiting.len()),
@@ -343,9 +343,9 @@ impl Engine {
             queued_prefill_tokens: self.prompt_left().ceil() as u64,
             free_kv_blocks: 0,
             total_kv_blocks: 0,
-            prefill_rate: rate(self.device.prefill_rate),
-            step_base_us: rate(self.device.step_base_us),
-            step_per_sequence_us: rate(self.device.step_per_sequence_us),
+            prefill_rate: self.device.prefill_rate,
+            step_base_us: self.device.step_base_us,
+            step_per_sequence_us: self.device.step_per_sequence_us,
         }
     }
 }

