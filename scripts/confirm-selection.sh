@@ -2,7 +2,7 @@
 # make confirm-selection: the simulated overflow of device selection beside that of a real router and real agent processes with
 # slowed clocks, on the same part of a trace; to target/bench/confirm-selection.json. Ends with 0 if they agree.
 #   AZURE_TRACE=FILE          Azure's AzureLLMInferenceTrace_conv.csv (https://github.com/Azure/AzurePublicDataset)
-#   LOAD=F SECONDS_EACH=S     how many times as fast as in the trace, and how long each strategy gets requests
+#   LOAD=F SECONDS_EACH=S     how many times as fast as in the trace, and how long each strategy gets requests (1.5, 150)
 #   STRATEGIES=A,B            only these; RoundRobin must be among them
 #   DRY=1                     only the simulation
 set -euo pipefail
@@ -13,7 +13,7 @@ if [ ! -r "${AZURE_TRACE:-}" ]; then
 fi
 mkdir -p target/bench
 cargo build --release --locked --quiet --workspace --bin terrace-router --example slowed --example confirm
-arguments=(--trace "$AZURE_TRACE" --fleet cli/benches/confirm.yaml --load "${LOAD:-1}" --seconds "${SECONDS_EACH:-150}" --out target/bench/confirm-selection.json)
+arguments=(--trace "$AZURE_TRACE" --fleet cli/benches/confirm.yaml --load "${LOAD:-1.5}" --seconds "${SECONDS_EACH:-150}" --out target/bench/confirm-selection.json)
 [ -z "${STRATEGIES:-}" ] || arguments+=(--strategy "$STRATEGIES")
 [ -z "${DRY:-}" ] || arguments+=(--dry)
 exec "${CARGO_TARGET_DIR:-target}/release/examples/confirm" "${arguments[@]}"
