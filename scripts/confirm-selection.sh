@@ -13,7 +13,7 @@ if [ ! -r "${AZURE_TRACE:-}" ]; then
 fi
 mkdir -p target/bench
 cargo build --release --locked --quiet --workspace --bin terrace-router --example slowed --example confirm
-arguments=(--trace "$AZURE_TRACE" --fleet cli/benches/confirm.yaml --load "${LOAD:-1.5}" --seconds "${SECONDS_EACH:-150}" --out target/bench/confirm-selection.json)
+arguments=(--trace "$AZURE_TRACE" --fleet cli/benches/confirm.yaml --load "${LOAD:-1.5}" --seconds "${SECONDS_EACH:-150}")
 [ -z "${STRATEGIES:-}" ] || arguments+=(--strategy "$STRATEGIES")
-[ -z "${DRY:-}" ] || arguments+=(--dry)
+if [ -n "${DRY:-}" ]; then arguments+=(--dry); else arguments+=(--out target/bench/confirm-selection.json); fi
 exec "${CARGO_TARGET_DIR:-target}/release/examples/confirm" "${arguments[@]}"

@@ -88,6 +88,9 @@ async fn run(args: Args) -> Result<bool> {
         println!("{}", one.line());
         compared.push(one);
     }
+    if args.dry {
+        return Ok(true);
+    }
     let verdict = compare::verdict(&compared)?;
     println!("{}", verdict.table());
     if let Some(out) = &args.out {
