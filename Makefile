@@ -1,5 +1,5 @@
 # Two commands: `make up` shows one answer, `make test` tests everything. The rest are their parts.
-.PHONY: up test test-sim lint model images cluster cluster-down programs bench bench-agent bench-router bench-selection bench-decision bench-traces soak-agent soak-cluster fuzz help
+.PHONY: up test test-sim lint model images cluster cluster-down programs bench bench-agent bench-router bench-selection confirm-selection bench-decision bench-traces soak-agent soak-cluster fuzz help
 
 help:
 	@echo 'make up        build, fetch the model, ask one question, print the answer and how it came about'
@@ -15,6 +15,7 @@ help:
 	@echo 'make bench-router the router against sglang-router, smg, vllm-router, litellm, envoy, haproxy: ROUNDS=, PEERS=, CASES=, ONLY='
 	@echo 'make soak-cluster MINUTES=60 SEED=1: the two-node cluster under mixed traffic, a fault each minute (root)'
 	@echo 'make bench-selection   the bench of device selection alone; AZURE_TRACE=FILE: on that trace'
+	@echo 'make confirm-selection AZURE_TRACE=FILE: its figures beside those of real agents with slowed clocks: LOAD=, SECONDS_EACH=, STRATEGIES='
 	@echo 'make bench-decision    how long a decision takes with 10 to 10,000 devices'
 	@echo 'make bench-traces      what traces cost a router, by their share'
 	@echo 'make fuzz      SECONDS=60: each fuzz target for so long'
@@ -66,6 +67,9 @@ soak-cluster:
 
 bench-selection:
 	@cli/benches/selection.sh
+
+confirm-selection:
+	@scripts/confirm-selection.sh
 
 bench-decision:
 	@crates/decide/benches/decision.sh

@@ -25,6 +25,16 @@ pub fn world(files: &[PathBuf], policy: Option<&str>) -> Result<World> {
     file.world(&snapshot).map_err(|wrong| anyhow::anyhow!("{KIND}: spec.{wrong}"))
 }
 
+/// The snapshot that manifests compile to, without devices and signature: what a router of this policy is told.
+///
+/// # Errors
+/// Something is refused or missing, with what to write instead.
+pub fn snapshot(files: &[PathBuf], policy: Option<&str>, cluster: &str) -> Result<Snapshot> {
+    let manifests = manifests::read(files)?;
+    manifests.check()?;
+    manifests.compile(manifests.policy(policy)?, cluster, 0)
+}
+
 /// How fast the fleet is that a snapshot was compiled from, if a Simulation is among its manifests.
 ///
 /// # Errors

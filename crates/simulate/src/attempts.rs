@@ -229,7 +229,9 @@ impl Simulation<'_> {
     fn cancel(&mut self, request: usize, site: Site) {
         if let Some(device) = self.machine_at(site) {
             self.work(device);
-            self.machines[device].engine.cancel(request);
+            let mut did = Vec::new();
+            self.machines[device].engine.cancel(request, &mut did);
+            self.tell(device, did);
             self.foresee(device);
         }
     }

@@ -1,17 +1,22 @@
 //! The truth about one device: the agent's loop, as the router cannot see it.
 //!
-//! Each turn of the loop feeds one chunk of the oldest prompt and one decode step for all that decode, as
-//! `edge-agent/src/engine/run.rs` does. With q tokens a chunk, prefill rate P and decode step a + c b, a turn takes
+//! Each turn of the loop is one step: a token for each answer, and beside them as many prompt tokens as fit into the
+//! step's time, shared by all prompts, as `edge-agent/src/engine/plan.rs` does it. With prefill rate P, decode step
+//! a + c b and the limit L of a step, a turn takes
 //!
 //! ```text
 //! q / P + (a + c b if b > 0)     while a prompt is waiting: q prompt tokens and one output token each
 //! a + c b                        else: one output token each
+//! q / P = L - (a + c b), at least a quarter of a + c b; 4 L with no answer beside it
 //! ```
+//!
+//! An agent measures itself before it serves, so its rates are known from its first report on.
 //!
 //! Between two events (a prompt done, an answer done) the batch does not change, so the time to the next one is a
 //! division, and a run costs a few operations a request rather than one a token.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
 use terrace_contract::load::Load;
 
@@ -24,6 +29,12 @@ const NEWEST: f64 = 0.2;
 const FIRST_GUESS: f64 = 64.0;
 /// What is left of a sequence is counted in real numbers; less than this is nothing.
 const NOTHING: f64 = 1e-6;
+/// A step of prompts alone may take so many times as long as one with answers in it.
+const ALONE: f64 = 4.0;
+/// Of a decode step's time, what prompts get beside it at least.
+const BESIDE: f64 = 0.25;
+/// What the agent's forecast takes prompts to get of a step's time at least.
+const LEAST_SHARE: f64 = 0.2;
 
 /// One request at a device.
 #[derive(Debug, Clone)]
@@ -46,9 +57,21 @@ pub struct Sequence {
 struct Running {
     sequence: Sequence,
     prompt_left: f64,
+    /// Whether its first token came.
+    begun: bool,
     output_left: f64,
     expected: f64,
     cached: u32,
+}
+
+impl Running {
+    /// Tokens that its answer is still taken to have: one that has outlived what was expected goes on for half of what it
+    /// has.
+    fn expected_left(&self) -> u64 {
+        let made = if self.prompt_left > 0.0 { 0.0 } else { f64::from(self.sequence.output_tokens) - self.output_left };
+        let more = if made < self.expected { self.expected - made } else { made / 2.0 };
+        more.min(f64::from(self.sequence.max_tokens) - made).max(1.0) as u64
+    }
 }
 
 /// What an engine did.
@@ -63,6 +86,11 @@ pub enum Did {
     },
     /// The last token.
     Ended {
+        /// Which sequence.
+        number: usize,
+    },
+    /// Its turn came too late: even alone it would miss its deadline.
+    Refused {
         /// Which sequence.
         number: usize,
     },
@@ -86,7 +114,6 @@ pub struct Engine {
     running: Vec<Running>,
     waiting: VecDeque<Sequence>,
     answer_tokens: f64,
-    measured: bool,
     prefixes: PrefixCache,
     busy_us: f64,
 }
@@ -102,7 +129,6 @@ impl Engine {
             running: Vec::new(),
             waiting: VecDeque::new(),
             answer_tokens: FIRST_GUESS,
-            measured: false,
             prefixes,
             busy_us: 0.0,
         }
@@ -139,23 +165,30 @@ impl Engine {
         (self.device.step_base_us + self.device.step_per_sequence_us * batch as f64) / self.speed
     }
 
-    /// One turn: how long it takes, and how many prompt tokens it feeds.
+    /// One turn: how long it takes, and how many tokens it feeds of each prompt.
     fn turn(&self) -> (f64, f64) {
-        let chunk = f64::from(self.device.prefill_chunk.max(1));
         let step = self.step_us(self.decoding());
-        if self.running.iter().any(|r| r.prompt_left > 0.0) {
-            (chunk / (self.device.prefill_rate * self.speed) * 1e6 + step, chunk)
-        } else {
-            (step, 0.0)
+        let prompts = self.running.len() - self.decoding();
+        if prompts == 0 {
+            return (step, 0.0);
         }
+        let limit = self.device.step_limit_us as f64;
+        let time = if step > 0.0 { (limit - step).max(BESIDE * step) } else { ALONE * limit };
+        let most = f64::from(self.device.prefill_chunk.max(1));
+        let fed = (time / self.prefill_us(1.0)).clamp(1.0, most);
+        (self.prefill_us(fed) + step, fed / prompts as f64)
+    }
+
+    /// Prompt tokens alone.
+    fn prefill_us(&self, tokens: f64) -> f64 {
+        tokens / (self.device.prefill_rate * self.speed) * 1e6
     }
 
     /// When the batch changes next; none: it is idle.
     pub fn next_us(&self) -> Option<f64> {
-        let (turn_us, chunk) = self.turn();
-        let head = self.running.iter().find(|r| r.prompt_left > 0.0).map(|r| r.prompt_left / chunk);
-        let decoded = self.running.iter().filter(|r| r.prompt_left <= 0.0).map(|r| r.output_left);
-        let turns = head.into_iter().chain(decoded).min_by(f64::total_cmp)?;
+        let (turn_us, each) = self.turn();
+        let turns = |r: &Running| if r.prompt_left > 0.0 { r.prompt_left / each } else { r.output_left };
+        let turns = self.running.iter().map(turns).min_by(f64::total_cmp)?;
         Some(self.at_us + turns.max(0.0) * turn_us)
     }
 
@@ -171,17 +204,15 @@ impl Engine {
 
     fn work(&mut self, us: f64) {
         self.at_us += us;
-        let (turn_us, chunk) = self.turn();
+        let (turn_us, each) = self.turn();
         if turn_us <= 0.0 || us <= 0.0 {
             return;
         }
         self.busy_us += us;
         let turns = us / turn_us;
-        let mut prompt = chunk * turns;
         for running in &mut self.running {
             if running.prompt_left > 0.0 {
-                // Only the oldest prompt is fed; between two events it is one and the same.
-                running.prompt_left -= std::mem::take(&mut prompt);
+                running.prompt_left -= each * turns;
             } else {
                 running.output_left -= turns;
             }
@@ -193,17 +224,16 @@ impl Engine {
         let at = self.at_us.ceil() as u64;
         for running in &mut self.running {
             let number = running.sequence.number;
-            if running.prompt_left != 0.0 && running.prompt_left <= NOTHING {
-                running.prompt_left = 0.0;
+            if !running.begun && running.prompt_left <= NOTHING {
+                (running.prompt_left, running.begun) = (0.0, true);
                 running.output_left -= 1.0;
-                self.measured = true;
                 self.prefixes.insert(&running.sequence.blocks);
                 did.push((at, Did::FirstToken { number, cached: running.cached }));
             }
         }
         let (mean, mut lengths) = (&mut self.answer_tokens, Vec::new());
         self.running.retain(|running| {
-            let ended = running.prompt_left <= 0.0 && running.output_left <= NOTHING;
+            let ended = running.begun && running.output_left <= NOTHING;
             if ended {
                 lengths.push(f64::from(running.sequence.output_tokens));
                 did.push((at, Did::Ended { number: running.sequence.number }));
@@ -211,17 +241,22 @@ impl Engine {
             !ended
         });
         lengths.into_iter().for_each(|length| *mean += NEWEST * (length - *mean));
-        self.admit();
+        self.admit(did);
     }
 
-    fn admit(&mut self) {
+    fn admit(&mut self, did: &mut Vec<(u64, Did)>) {
         while self.running.len() < self.device.slots as usize {
             let Some(sequence) = self.waiting.pop_front() else { return };
+            if self.at_us + self.own_us(&sequence, 0) > sequence.deadline_us as f64 {
+                did.push((self.at_us.ceil() as u64, Did::Refused { number: sequence.number }));
+                continue;
+            }
             let cached = self.prefixes.hit(&sequence.blocks, sequence.prompt_tokens);
             self.running.push(Running {
+                begun: false,
                 prompt_left: f64::from((sequence.prompt_tokens - cached).max(1)),
                 output_left: f64::from(sequence.output_tokens.max(1)),
-                expected: self.answer_tokens.min(f64::from(sequence.max_tokens)).max(1.0),
+                expected: self.expected(&sequence),
                 cached,
                 sequence,
             });
@@ -236,27 +271,45 @@ impl Engine {
         if self.in_flight() >= (self.device.slots + self.device.queue_limit) as usize {
             return Err(Refused::Full);
         }
-        if self.measured && self.at_us + self.predict(&sequence) > sequence.deadline_us as f64 {
+        if self.at_us + self.predict(&sequence) > sequence.deadline_us as f64 {
             return Err(Refused::Late);
         }
         self.waiting.push_back(sequence);
-        self.admit();
+        // Only if nobody else waits there is a place for it, and it was weighed just now: nobody can be refused here.
+        self.admit(&mut Vec::new());
         Ok(())
     }
 
-    /// The agent's own forecast, from rates and its mean answer (`edge-agent/src/engine/shared.rs`).
+    /// The agent's own forecast, from rates and its mean answer (`edge-agent/src/engine/forecast.rs`).
     fn predict(&self, sequence: &Sequence) -> f64 {
-        let step = self.step_us(self.decoding().max(1));
-        let time = |prompt: f64, output: f64| prompt / (self.device.prefill_rate * self.speed) * 1e6 + output * step;
-        let expected = self.answer_tokens.min(f64::from(sequence.max_tokens)).max(1.0);
-        let wait = if self.in_flight() < self.device.slots as usize {
-            0.0
-        } else {
-            let done = |r: &Running| f64::from(r.sequence.output_tokens) - r.output_left;
-            let output: f64 = self.running.iter().map(|r| (r.expected - done(r)).max(0.0)).sum();
-            time(self.prompt_left(), output + expected * self.waiting.len() as f64) / f64::from(self.device.slots)
-        };
-        wait + time(f64::from(sequence.prompt_tokens), expected)
+        let slots = self.device.slots as usize;
+        let idle = std::iter::repeat_n(0, slots.saturating_sub(self.running.len()));
+        let mut free: BinaryHeap<Reverse<u64>> =
+            self.running.iter().map(Running::expected_left).chain(idle).map(Reverse).collect();
+        for waiting in &self.waiting {
+            if let Some(Reverse(at)) = free.pop() {
+                free.push(Reverse(at + self.expected(waiting) as u64));
+            }
+        }
+        let slot = free.peek().map_or(0.0, |at| at.0 as f64) * self.step_us(slots);
+        slot + self.shared_prefill_us(self.prompt_left()) + self.own_us(sequence, self.waiting.len())
+    }
+
+    /// Prompt and answer, from when its turn comes, behind so many that wait.
+    fn own_us(&self, sequence: &Sequence, ahead: usize) -> f64 {
+        let beside = (self.running.len() + ahead + 1).min(self.device.slots as usize);
+        self.shared_prefill_us(f64::from(sequence.prompt_tokens)) + self.expected(sequence) * self.step_us(beside)
+    }
+
+    /// While others decode, their step is taken out of the step's time.
+    fn shared_prefill_us(&self, tokens: f64) -> f64 {
+        let decoding = self.step_us(self.running.len()) / (self.device.step_limit_us as f64).max(1.0);
+        let share = if self.running.is_empty() { 1.0 } else { (1.0 - decoding).max(LEAST_SHARE) };
+        self.prefill_us(tokens) / share
+    }
+
+    fn expected(&self, sequence: &Sequence) -> f64 {
+        self.answer_tokens.ceil().min(f64::from(sequence.max_tokens)).max(1.0)
     }
 
     fn prompt_left(&self) -> f64 {
@@ -265,10 +318,10 @@ impl Engine {
     }
 
     /// Drops a sequence that nobody waits for. Call [`Engine::advance`] first.
-    pub fn cancel(&mut self, number: usize) {
+    pub fn cancel(&mut self, number: usize, did: &mut Vec<(u64, Did)>) {
         self.running.retain(|running| running.sequence.number != number);
         self.waiting.retain(|sequence| sequence.number != number);
-        self.admit();
+        self.admit(did);
     }
 
     /// Loses all that it has; who had something there.
@@ -276,14 +329,12 @@ impl Engine {
         let running = self.running.drain(..).map(|r| r.sequence.number);
         let lost = running.chain(self.waiting.drain(..).map(|s| s.number)).collect();
         self.prefixes = PrefixCache::of_tokens(self.device.prefix_cache_tokens);
-        self.measured = false;
         lost
     }
 
     /// Its load line. Call [`Engine::advance`] first.
     pub fn load(&self) -> Load {
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let rate = |value: f64| if self.measured { value } else { 0.0 };
         Load {
             running: count(self.running.len()),
             queued: count(self.waiting.len()),
@@ -292,9 +343,9 @@ impl Engine {
             queued_prefill_tokens: self.prompt_left().ceil() as u64,
             free_kv_blocks: 0,
             total_kv_blocks: 0,
-            prefill_rate: rate(self.device.prefill_rate),
-            step_base_us: rate(self.device.step_base_us),
-            step_per_sequence_us: rate(self.device.step_per_sequence_us),
+            prefill_rate: self.device.prefill_rate,
+            step_base_us: self.device.step_base_us,
+            step_per_sequence_us: self.device.step_per_sequence_us,
         }
     }
 }

@@ -84,9 +84,12 @@ pub struct DeviceTruth {
     /// Part of a decode step that each sequence of the batch adds, percent of the step of one that is alone.
     #[serde(default = "per_sequence_percent")]
     pub per_sequence_percent: f64,
-    /// Prompt tokens fed between two decode steps.
+    /// Prompt tokens of one step at most.
     #[serde(default = "prefill_chunk")]
     pub prefill_chunk_tokens: u32,
+    /// Time of one step while answers wait for their next token, milliseconds.
+    #[serde(default = "step_limit_ms")]
+    pub step_limit_ms: f64,
     /// Prompt tokens that the prefix cache holds.
     #[serde(default)]
     pub prefix_cache_tokens: u64,
@@ -108,7 +111,11 @@ fn per_sequence_percent() -> f64 {
 }
 
 fn prefill_chunk() -> u32 {
-    64
+    256
+}
+
+fn step_limit_ms() -> f64 {
+    50.0
 }
 
 fn device_rtt_ms() -> f64 {
@@ -290,6 +297,7 @@ impl DeviceTruth {
             step_base_us: step * (1.0 - share),
             step_per_sequence_us: step * share,
             prefill_chunk: self.prefill_chunk_tokens,
+            step_limit_us: micros(&format!("{at}.stepLimitMs"), self.step_limit_ms)?,
             prefix_cache_tokens: self.prefix_cache_tokens,
             rtt_us: micros(&format!("{at}.rttMs"), self.rtt_ms)?,
         };

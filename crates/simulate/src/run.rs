@@ -199,15 +199,20 @@ impl<'a> Simulation<'a> {
     /// Lets a device work until now; what it did is on its way to the routers.
     pub(crate) fn work(&mut self, device: usize) {
         let mut did = Vec::new();
-        let machine = &mut self.machines[device];
-        machine.engine.advance(self.now_us, &mut did);
+        self.machines[device].engine.advance(self.now_us, &mut did);
+        self.tell(device, did);
+    }
+
+    /// Sends what a device did on its way to the routers.
+    pub(crate) fn tell(&mut self, device: usize, did: Vec<(u64, Did)>) {
         if did.is_empty() {
             return;
         }
+        let machine = &self.machines[device];
         let half = machine.engine.rtt_us() / 2;
         let load = (!machine.silent).then(|| machine.engine.load());
         for (at, did) in did {
-            let (Did::FirstToken { number, .. } | Did::Ended { number }) = did;
+            let (Did::FirstToken { number, .. } | Did::Ended { number } | Did::Refused { number }) = did;
             let Some(Current { number: attempt, .. }) = self.progress[number].current else { continue };
             let event = match did {
                 Did::FirstToken { cached, .. } => {
@@ -215,6 +220,7 @@ impl<'a> Simulation<'a> {
                     Event::FirstToken { request: number, attempt, load }
                 }
                 Did::Ended { .. } => Event::Ended { request: number, attempt, load },
+                Did::Refused { .. } => Event::Refused { request: number, attempt, load },
             };
             self.agenda.add(at + half, event);
         }

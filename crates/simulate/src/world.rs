@@ -62,8 +62,10 @@ pub struct Device {
     pub step_base_us: f64,
     /// What each sequence of the batch adds, microseconds.
     pub step_per_sequence_us: f64,
-    /// Prompt tokens prefilled between two decode steps.
+    /// Prompt tokens of one step at most.
     pub prefill_chunk: u32,
+    /// Time of one step while answers wait for their next token: how much of a prompt goes beside them.
+    pub step_limit_us: u64,
     /// Prompt tokens that its prefix cache holds; 0: it has none.
     pub prefix_cache_tokens: u64,
     /// Round trip from the routers.

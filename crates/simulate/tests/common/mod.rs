@@ -53,7 +53,8 @@ pub fn device(name: &str, rate: f64) -> Device {
         prefill_rate: 12.0 * rate,
         step_base_us: 0.9e6 / rate,
         step_per_sequence_us: 0.1e6 / rate,
-        prefill_chunk: 64,
+        prefill_chunk: 256,
+        step_limit_us: 50_000,
         prefix_cache_tokens: 0,
         rtt_us: 2_000,
     }
