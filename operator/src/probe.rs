@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use clap::Parser;
@@ -10,20 +10,36 @@ use clap::Parser;
 /// How long connecting, asking and answering may take, each.
 const LIMIT: Duration = Duration::from_secs(10);
 
+/// How long it waits before it asks again.
+const PAUSE: Duration = Duration::from_millis(250);
+
 /// Asks an http URL and ends with 0 if it answers 200.
 #[derive(Debug, Parser)]
 #[command(name = "terrace-operator probe")]
 pub struct Probe {
     /// For example `http://terrace-operator.terrace-system.svc:9090/readyz`.
     pub url: String,
+    /// Seconds in which it asks again: just after an installation the nodes may not know the Service yet.
+    #[arg(long, default_value_t = 0)]
+    pub within: u64,
 }
 
 impl Probe {
-    /// Asks, and returns the answer's body.
+    /// Asks, again while there is time, and returns the answer's body.
     ///
     /// # Errors
-    /// No such address, no answer, or one that is not 200: with what it said.
+    /// No such address, no answer, or one that is not 200: with what it said last.
     pub fn run(&self) -> anyhow::Result<String> {
+        let until = Instant::now() + Duration::from_secs(self.within);
+        loop {
+            match self.ask() {
+                Err(_) if Instant::now() + PAUSE < until => std::thread::sleep(PAUSE),
+                last => return last,
+            }
+        }
+    }
+
+    fn ask(&self) -> anyhow::Result<String> {
         let url = &self.url;
         let Some((host, path)) = url.strip_prefix("http://").and_then(|rest| rest.split_once('/')) else {
             bail!("{url} is not http://HOST:PORT/PATH");
@@ -47,23 +63,38 @@ impl Probe {
 mod tests {
     use super::*;
 
+    /// Gives these answers, one after the other.
+    fn serve(listener: std::net::TcpListener, answers: Vec<&'static str>) {
+        std::thread::spawn(move || {
+            for answer in answers {
+                let (mut stream, _) = listener.accept().unwrap();
+                let _ = stream.read(&mut [0; 1024]);
+                stream.write_all(answer.as_bytes()).unwrap();
+            }
+        });
+    }
+
     fn server(answer: &'static str) -> String {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            let _ = stream.read(&mut [0; 1024]);
-            stream.write_all(answer.as_bytes()).unwrap();
-        });
+        serve(listener, vec![answer]);
         format!("http://{address}/readyz")
     }
 
     #[test]
     fn an_answer_of_200_is_its_body_and_anything_else_says_what_it_was() {
-        let ok = Probe { url: server("HTTP/1.1 200 OK\r\n\r\nready\n") };
+        let ok = Probe { within: 0, url: server("HTTP/1.1 200 OK\r\n\r\nready\n") };
         assert_eq!(ok.run().unwrap(), "ready\n");
-        let not = Probe { url: server("HTTP/1.1 503 Service Unavailable\r\n\r\nno authority yet\n") };
+        let not = Probe { within: 0, url: server("HTTP/1.1 503 Service Unavailable\r\n\r\nno authority yet\n") };
         assert!(not.run().unwrap_err().to_string().contains("503 Service Unavailable: no authority yet"));
-        assert!(Probe { url: "operator:9090".into() }.run().is_err());
+        assert!(Probe { within: 0, url: "operator:9090".into() }.run().is_err());
+    }
+
+    #[test]
+    fn what_is_not_there_yet_is_asked_again_while_there_is_time() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/readyz", listener.local_addr().unwrap());
+        serve(listener, vec!["HTTP/1.1 503 Service Unavailable\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\nready\n"]);
+        assert_eq!(Probe { url, within: 20 }.run().unwrap(), "ready\n");
     }
 }
