@@ -11,7 +11,7 @@ use http_body_util::Empty;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use terrace_contract::snapshot::Snapshot;
-use terrace_contract::tier::{Backend, Device as Pod, Tier};
+use terrace_contract::tier::{Backend, Device as Pod};
 use terrace_identity::authority::{Authority, Usage};
 use terrace_identity::signing::SnapshotKey;
 use terrace_identity::spiffe::Identity;
@@ -73,7 +73,7 @@ impl Fleet {
         }
         for (device, child) in devices.iter().zip(&mut children) {
             let address = papers.ready(&device.node, child).await?;
-            snapshot.devices.push(pod(&near.tier, &device.node, address, identity.uri()));
+            snapshot.devices.push(Pod::process(&near.tier.uid, &device.node, address, identity.uri()));
         }
         snapshot.issued_at_us = now_us();
         snapshot.revision = snapshot.digest();
@@ -107,20 +107,6 @@ async fn served(router: SocketAddr) -> Result<()> {
             _ if Instant::now() > deadline => bail!("the router has no policy after {} s", PATIENCE.as_secs()),
             _ => tokio::time::sleep(Duration::from_millis(20)).await,
         }
-    }
-}
-
-fn pod(tier: &Tier, name: &str, address: SocketAddr, server_name: String) -> Pod {
-    Pod {
-        tier: tier.uid.clone(),
-        pod_uid: name.to_owned(),
-        pod: name.to_owned(),
-        node: name.to_owned(),
-        domain: String::new(),
-        address: address.ip().to_string(),
-        port: address.port(),
-        server_name,
-        ready: true,
     }
 }
 

@@ -15,7 +15,7 @@ use terrace_telemetry::time::now_us;
 
 use super::child::{Running, Traces};
 use super::folder::{Folder, write};
-use super::manifests::{Manifests, Placed};
+use super::manifests::Manifests;
 use super::models;
 use crate::out;
 
@@ -125,7 +125,9 @@ impl Fleet {
         let ready = self.agents.iter_mut().map(|agent| agent.ready(limit));
         let ports = futures::future::try_join_all(ready).await?;
         let devices = started.iter().zip(&self.agents).zip(ports);
-        Ok(devices.map(|(((tier, uri), agent), at)| device(tier, &agent.name, at.listen, uri.clone())).collect())
+        Ok(devices
+            .map(|(((tier, uri), agent), at)| Device::process(&tier.uid, &agent.name, at.listen, uri.clone()))
+            .collect())
     }
 
     /// Starts again what ends by itself, for as long as this is waited for.
@@ -147,20 +149,6 @@ pub fn agents_of(spec: &FleetSpec) -> usize {
     match spec.workload {
         Workload::DaemonSet => 1,
         Workload::Deployment => usize::try_from(spec.replicas.unwrap_or(1)).unwrap_or(0),
-    }
-}
-
-fn device(tier: &Placed, name: &str, address: SocketAddr, server_name: String) -> Device {
-    Device {
-        tier: tier.uid.clone(),
-        pod_uid: name.to_owned(),
-        pod: name.to_owned(),
-        node: name.to_owned(),
-        domain: String::new(),
-        address: address.ip().to_string(),
-        port: address.port(),
-        server_name,
-        ready: true,
     }
 }
 

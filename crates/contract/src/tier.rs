@@ -1,5 +1,7 @@
 //! A Tier as the router sees it, and the devices of a fleet.
 
+use std::net::SocketAddr;
+
 use serde::{Deserialize, Serialize};
 
 use crate::trust::Boundary;
@@ -200,4 +202,21 @@ pub struct Device {
     pub server_name: String,
     /// Whether the pod is ready.
     pub ready: bool,
+}
+
+impl Device {
+    /// A ready agent that is a process and no pod: its name stands for its pod and its node.
+    pub fn process(tier: &str, name: &str, address: SocketAddr, server_name: String) -> Self {
+        Self {
+            tier: tier.to_owned(),
+            pod_uid: name.to_owned(),
+            pod: name.to_owned(),
+            node: name.to_owned(),
+            domain: String::new(),
+            address: address.ip().to_string(),
+            port: address.port(),
+            server_name,
+            ready: true,
+        }
+    }
 }

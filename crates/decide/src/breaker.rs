@@ -96,15 +96,10 @@ impl Breaker {
         Some(Turn { number: self.turn, insists: false })
     }
 
-    /// The same for an attempt that has nowhere else to go: it passes although it is open. If it goes well that closes it;
-    /// if not, nothing new is known.
-    pub fn insist(&mut self, now_us: u64) -> Turn {
-        self.admit(now_us).unwrap_or(Turn { number: self.turn, insists: true })
-    }
-
-    /// One of the two.
-    pub(crate) fn admit_or_insist(&mut self, insists: bool, now_us: u64) -> Option<Turn> {
-        if insists { Some(self.insist(now_us)) } else { self.admit(now_us) }
+    /// The same; but an attempt that `insists`, since it has nowhere else to go, passes although it is open. If it goes well
+    /// that closes it; if not, nothing new is known.
+    pub fn admit_or_insist(&mut self, insists: bool, now_us: u64) -> Option<Turn> {
+        self.admit(now_us).or(insists.then_some(Turn { number: self.turn, insists }))
     }
 
     /// Gives back a probe that ended without saying anything about the other side (client gone, 4xx, 429).
@@ -168,14 +163,14 @@ mod tests {
             (Event::Began, BreakerState::Closed),
         ] {
             let mut breaker = opened();
-            let turn = breaker.insist(0);
+            let turn = breaker.admit_or_insist(true, 0).unwrap();
             breaker.record(0, turn, event);
             assert_eq!(breaker.state(0), state, "{event:?}");
             assert_ne!(breaker.state(FIRST_PAUSE_US), BreakerState::Open, "{event:?}: the pause is no longer for it");
         }
         // It does not take the probe's place, nor give it back.
         let mut breaker = opened();
-        let insisting = breaker.insist(0);
+        let insisting = breaker.admit_or_insist(true, 0).unwrap();
         let probe = turn(&mut breaker, FIRST_PAUSE_US);
         breaker.release(insisting);
         assert_eq!(breaker.admit(FIRST_PAUSE_US), None, "the probe still holds it");

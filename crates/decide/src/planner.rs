@@ -115,18 +115,16 @@ impl Planner<'_> {
             }));
         }
 
-        let spent_none = spent.is_none();
-        let attempts = match spent {
-            Some((_, reason)) if self.policy.degrade == Degrade::Mark => self.nearest(reason),
+        let mut attempts = match &spent {
+            Some((_, reason)) if self.policy.degrade == Degrade::Mark => self.nearest(*reason),
             _ => self.order(leave, on_miss, capped, farther, nearer),
         };
+        let room = if capped || !attempts.is_empty() { None } else { self.room(on_miss) };
+        if attempts.is_empty() && room.is_none() && spent.is_none() {
+            attempts = self.insisting();
+        }
         let (decided, scores) = (Some(self.tier_ref(decided)), self.scores.to_vec());
         if attempts.is_empty() {
-            let room = if capped { None } else { self.room(on_miss) };
-            let attempts = if room.is_none() && spent_none { self.insisting() } else { Vec::new() };
-            if !attempts.is_empty() {
-                return Plan { outcome: Outcome::Go, decided, attempts, scores, ruled_out, room };
-            }
             return Plan { room, ..refused(self.refusal(capped, &ruled_out), decided, scores, ruled_out) };
         }
         Plan { outcome: Outcome::Go, decided, attempts, scores, ruled_out, room: None }

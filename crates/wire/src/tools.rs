@@ -164,10 +164,7 @@ pub fn read_choice(choice: Option<&Value>, tools: &[Tool]) -> Result<ToolChoice,
             _ => return Err(ErrorBody::invalid(&at, "must be none, auto, required, or an object that names a tool")),
         },
         Some(Value::Object(one)) if one.get("type").and_then(Value::as_str) == Some("function") => {
-            let name = one.get("function").and_then(|f| f.get("name")).and_then(Value::as_str);
-            let index = name.and_then(|name| tools.iter().position(|tool| tool.name == name));
-            let place = at.key("function").key("name");
-            ToolChoice::Named(index.ok_or_else(|| ErrorBody::invalid(&place, "must be the name of one of the tools"))?)
+            ToolChoice::Named(named(one.get("function"), tools, &at)?)
         }
         Some(Value::Object(one)) if one.get("type").is_some_and(Value::is_string) => {
             return Err(ErrorBody::unsupported(&at.key("type"), "only function is supported"));
@@ -181,6 +178,14 @@ pub fn read_choice(choice: Option<&Value>, tools: &[Tool]) -> Result<ToolChoice,
         _ if tools.is_empty() => Ok(ToolChoice::None),
         wanted => Ok(wanted),
     }
+}
+
+/// Which of the tools the `function` of something at this place names.
+fn named(function: Option<&Value>, tools: &[Tool], at: &Pointer) -> Result<usize, ErrorBody> {
+    let name = function.and_then(|f| f.get("name")).and_then(Value::as_str);
+    let index = name.and_then(|name| tools.iter().position(|tool| tool.name == name));
+    let place = at.key("function").key("name");
+    index.ok_or_else(|| ErrorBody::invalid(&place, "must be the name of one of the tools"))
 }
 
 /// Reads a `tool_choice` of OpenAI's kind `allowed_tools`: how they are to be called ([`ToolChoice::Auto`] or
@@ -211,10 +216,7 @@ pub fn read_allowed(choice: Option<&Value>, tools: &[Tool]) -> Result<Option<(To
             Some(_) => return Err(ErrorBody::unsupported(&at.key("type"), "only functions can be called here")),
             None => return Err(ErrorBody::invalid(&at.key("type"), "give the tool's type: function")),
         }
-        let name = one.get("function").and_then(|f| f.get("name")).and_then(Value::as_str);
-        let index = name.and_then(|name| tools.iter().position(|tool| tool.name == name));
-        let place = at.key("function").key("name");
-        let index = index.ok_or_else(|| ErrorBody::invalid(&place, "must be the name of one of the tools"))?;
+        let index = named(one.get("function"), tools, &at)?;
         if !indices.contains(&index) {
             indices.push(index);
         }
