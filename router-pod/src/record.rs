@@ -160,7 +160,7 @@ impl Record {
     pub fn took(&mut self, terrace: Option<&Value>) {
         let Some(said) = terrace else { return };
         let agent = self.tier.as_ref().is_some_and(|tier| matches!(tier.backend, Backend::Fleet(_)));
-        if let (true, Some(us)) = (agent, said.pointer("/cost/computeUs").and_then(Value::as_u64)) {
+        if let (true, Some(us)) = (agent, said.get("cost").and_then(|cost| cost.get("computeUs")?.as_u64())) {
             self.compute_us = us;
         }
     }

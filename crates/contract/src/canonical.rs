@@ -21,7 +21,9 @@ pub fn sha256<T: Serialize>(document: &T) -> String {
 /// Lower-case hex.
 pub fn hex(bytes: &[u8]) -> String {
     let digit = |value: u8| char::from(b"0123456789abcdef"[usize::from(value & 15)]);
-    bytes.iter().flat_map(|b| [digit(b >> 4), digit(*b)]).collect()
+    let mut text = String::with_capacity(2 * bytes.len());
+    bytes.iter().flat_map(|b| [b >> 4, *b]).for_each(|value| text.push(digit(value)));
+    text
 }
 
 fn sort(value: &mut Value) {

@@ -165,7 +165,8 @@ pub fn clear(body: &Value, classified: &Classified, terms: &Terms<'_>) -> Result
     };
     pass.check(terms)?;
     scanned(body, classified, tier.backend.model())?;
-    Ok(Cleared { body: Bytes::from(body.to_string()), pass })
+    // A tree of JSON can always be written; were it not so, an empty body would cross, and nothing of the request.
+    Ok(Cleared { body: serde_json::to_vec(body).unwrap_or_default().into(), pass })
 }
 
 impl<B> Cleared<B> {

@@ -49,14 +49,15 @@ impl Health {
         gate
     }
 
-    /// Why it is not ready, one line a reason; none: it is.
+    /// Why it is not ready, one line a reason; none: it is. What is not alive is not ready either.
     pub fn not_ready(&self) -> Option<String> {
-        failures(&self.lock().ready)
+        let checks = self.lock();
+        failures(checks.ready.iter().chain(&checks.live))
     }
 
     /// Why it is not alive.
     pub fn not_alive(&self) -> Option<String> {
-        failures(&self.lock().live)
+        failures(self.lock().live.iter())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Checks> {
@@ -64,9 +65,9 @@ impl Health {
     }
 }
 
-fn failures(checks: &[(&'static str, Check)]) -> Option<String> {
+fn failures<'a>(checks: impl Iterator<Item = &'a (&'static str, Check)>) -> Option<String> {
     let failed: Vec<String> =
-        checks.iter().filter_map(|(name, check)| check().err().map(|reason| format!("{name}: {reason}\n"))).collect();
+        checks.filter_map(|(name, check)| check().err().map(|reason| format!("{name}: {reason}\n"))).collect();
     (!failed.is_empty()).then(|| failed.concat())
 }
 

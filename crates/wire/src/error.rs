@@ -131,8 +131,9 @@ impl ErrorBody {
     }
 }
 
-/// Reads only the stable code of an upstream's error body; its message is never looked at.
-pub fn code_of(body: &[u8]) -> Option<Code> {
-    let body: ErrorBody = serde_json::from_slice(body).ok()?;
-    Code::ALL.iter().copied().find(|c| c.as_str() == body.error.code)
+/// Reads only the stable code of an upstream's error body and the place at fault; its message is never looked at.
+pub fn code_of(body: &[u8]) -> (Option<Code>, Option<Pointer>) {
+    let Ok(body) = serde_json::from_slice::<ErrorBody>(body) else { return (None, None) };
+    let code = Code::ALL.iter().copied().find(|c| c.as_str() == body.error.code);
+    (code, body.error.param.as_deref().and_then(Pointer::read))
 }

@@ -1,17 +1,20 @@
 //! What of an upstream's answer passes to a client, read from it member by member: everything else is left behind.
 //!
-//! Types rather than trees, since a stream has many of them: a tree costs an event three times as much.
+//! Types rather than trees: a tree costs an event three times as much, and every answer passes here.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-/// One event of an upstream's stream.
+/// One event of an upstream's stream, or its whole answer.
 #[derive(Clone, Default, PartialEq, Deserialize)]
 pub struct Event {
-    /// Parts of the answer's choices.
+    /// The answer's choices, or parts of them.
     #[serde(default)]
     pub choices: Option<Vec<Choice>>,
-    /// Tokens, in the event that has them.
+    /// The vectors of embeddings.
+    #[serde(default)]
+    pub data: Option<Value>,
+    /// Tokens, where it has them.
     #[serde(default)]
     pub usage: Option<Value>,
     /// What went wrong.

@@ -15,7 +15,10 @@ impl Pointer {
     /// One key further in. Keys that a client invented are content: use it for known keys only, and [`Self::nth`] else.
     #[must_use]
     pub fn key(&self, key: &str) -> Self {
-        Self(format!("{}/{}", self.0, key.replace('~', "~0").replace('/', "~1")))
+        if key.contains(['~', '/']) {
+            return Self(format!("{}/{}", self.0, key.replace('~', "~0").replace('/', "~1")));
+        }
+        Self([&self.0, "/", key].concat())
     }
 
     /// One index further in.
@@ -28,6 +31,13 @@ impl Pointer {
     #[must_use]
     pub fn nth(&self, position: usize) -> Self {
         Self(format!("{}/[{position}]", self.0))
+    }
+
+    /// One that a peer wrote: none if it is longer than a place in a request, or has what no known key has.
+    pub fn read(text: &str) -> Option<Self> {
+        let fits = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'/' | b'_' | b'-' | b'$' | b'~' | b'[' | b']');
+        let is_place = text.len() <= 256 && text.starts_with('/') && text.len() > 1 && text.bytes().all(fits);
+        is_place.then(|| Self(text.to_owned()))
     }
 
     /// As text: empty for the whole document.

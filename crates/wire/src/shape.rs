@@ -232,28 +232,29 @@ fn check_inputs(value: Option<&Value>, at: &Pointer) -> Result<(), ErrorBody> {
 }
 
 fn check_fields(object: &Map<String, Value>, fields: &[(&str, Kind)], root: &Pointer) -> Result<(), ErrorBody> {
-    for (name, kind) in fields {
-        match object.get(*name) {
-            None | Some(Value::Null) => {}
-            Some(value) => check_field(value, *kind, &root.key(name))?,
+    for (name, value) in object.iter().filter(|(_, value)| !value.is_null()) {
+        if let Some((_, kind)) = fields.iter().find(|(field, _)| field == name) {
+            check_field(value, *kind, &root.key(name))?;
         }
     }
     Ok(())
 }
 
 fn check_field(value: &Value, kind: Kind, at: &Pointer) -> Result<(), ErrorBody> {
-    let must = |fits: bool, be: &str| if fits { Ok(()) } else { Err(ErrorBody::invalid(at, format!("must be {be}"))) };
+    let must = |fits: bool, be: std::fmt::Arguments<'_>| {
+        if fits { Ok(()) } else { Err(ErrorBody::invalid(at, format!("must be {be}"))) }
+    };
     match kind {
-        Text => must(value.is_string(), "a string"),
-        Flag => must(value.is_boolean(), "true or false"),
-        Object => must(value.is_object(), "an object"),
-        List => must(value.is_array(), "a list"),
+        Text => must(value.is_string(), format_args!("a string")),
+        Flag => must(value.is_boolean(), format_args!("true or false")),
+        Object => must(value.is_object(), format_args!("an object")),
+        List => must(value.is_array(), format_args!("a list")),
         Whole(low, high) => {
             let fits = value.as_i64().is_some_and(|n| (low..=high).contains(&n));
-            must(fits, &format!("a whole number from {low} to {high}"))
+            must(fits, format_args!("a whole number from {low} to {high}"))
         }
         Number(low, high) => {
-            must(value.as_f64().is_some_and(|n| (low..=high).contains(&n)), &format!("a number from {low} to {high}"))
+            must(value.as_f64().is_some_and(|n| (low..=high).contains(&n)), format_args!("a number from {low} to {high}"))
         }
         Flags(names) => {
             let object = value.as_object().ok_or_else(|| ErrorBody::invalid(at, "must be an object"))?;
@@ -269,7 +270,7 @@ fn check_field(value: &Value, kind: Kind, at: &Pointer) -> Result<(), ErrorBody>
                 None => Ok(()),
                 Some(i) => Err(ErrorBody::invalid(&at.index(i), "must be a string")),
             },
-            _ => must(false, "a string or a list of at most four strings"),
+            _ => must(false, format_args!("a string or a list of at most four strings")),
         },
         Bias => {
             let object = value.as_object().ok_or_else(|| ErrorBody::invalid(at, "must be an object"))?;

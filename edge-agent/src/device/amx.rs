@@ -4,7 +4,7 @@
 
 use std::sync::OnceLock;
 
-/// Whether the processor has tiles of eight-bit numbers, and the system lets this process use them.
+/// Whether the processor has tiles of eight-bit numbers and of halves (BF16), and the system lets this process use them.
 pub(super) fn is_there() -> bool {
     static THERE: OnceLock<bool> = OnceLock::new();
     *THERE.get_or_init(|| has_instructions() && permitted())
@@ -13,8 +13,8 @@ pub(super) fn is_there() -> bool {
 #[cfg(target_arch = "x86_64")]
 fn has_instructions() -> bool {
     use std::arch::x86_64::{__cpuid, __cpuid_count};
-    const TILES_AND_INT8: u32 = 1 << 24 | 1 << 25;
-    __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx & TILES_AND_INT8 == TILES_AND_INT8
+    const BF16_TILES_INT8: u32 = 1 << 22 | 1 << 24 | 1 << 25;
+    __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx & BF16_TILES_INT8 == BF16_TILES_INT8
 }
 
 #[cfg(not(target_arch = "x86_64"))]

@@ -3,6 +3,7 @@
 //! mask of the next token is made while the step that needs it is computed.
 
 mod apart;
+mod classes;
 mod constraint;
 mod ends;
 mod fault;

@@ -33,6 +33,16 @@ pub(super) fn without(pattern: &str) -> Option<&'static str> {
     WITHOUT.iter().find(|(with, _)| *with == pattern).map(|(_, without)| *without)
 }
 
+/// Beside this format, what keeps the sixtieth second out: it is there at the end of some days only, and `llguidance` takes
+/// it at any minute.
+pub(super) fn no_leap_second(format: &str) -> Option<&'static str> {
+    match format {
+        "time" => Some("^.{6}[0-5]"),
+        "date-time" => Some("^.{17}[0-5]"),
+        _ => None,
+    }
+}
+
 /// What to do about the first such thing; none if there is none that can be seen.
 pub(super) fn beyond(pattern: &str) -> Option<&'static str> {
     if without(pattern).is_some() {

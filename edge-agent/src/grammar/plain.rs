@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::apart;
+use super::classes::exact;
 use super::idle::{self, idle};
 use super::pattern;
 use super::place::{Shape, at_mut, shape};
@@ -118,7 +119,8 @@ fn written(schema: &Value, refs: &Refs<'_>, patience: &mut apart::Patience) -> V
     for (key, value) in members.iter().filter(|(key, _)| !idle(members, key)) {
         let new = match (shape(key), value) {
             (Shape::Map, Value::Object(map)) => {
-                map.iter().map(|(name, part)| (name.clone(), written(part, refs, patience))).collect()
+                let name = |name: &String| if key == "patternProperties" { exact(name) } else { name.clone() };
+                map.iter().map(|(of, part)| (name(of), written(part, refs, patience))).collect()
             }
             (Shape::List | Shape::OneOrList, Value::Array(list)) => {
                 list.iter().map(|part| written(part, refs, patience)).collect()
@@ -129,7 +131,7 @@ fn written(schema: &Value, refs: &Refs<'_>, patience: &mut apart::Patience) -> V
                 idle::count(count).map_or_else(|| value.clone(), Value::from)
             }
             (Shape::Data, Value::String(text)) if key == "pattern" => {
-                pattern::without(text).map_or_else(|| value.clone(), Value::from)
+                Value::from(exact(pattern::without(text).unwrap_or(text)))
             }
             _ => value.clone(),
         };
@@ -140,6 +142,13 @@ fn written(schema: &Value, refs: &Refs<'_>, patience: &mut apart::Patience) -> V
             other => other,
         };
         out.insert(name.to_owned(), new);
+    }
+    if let Some(even) = out.get("format").and_then(Value::as_str).and_then(pattern::no_leap_second) {
+        match (out.contains_key("pattern"), out.get_mut("allOf")) {
+            (false, _) => _ = out.insert("pattern".into(), even.into()),
+            (true, Some(Value::Array(all))) => all.push(json!({"pattern": even})),
+            (true, _) => _ = out.insert("allOf".into(), json!([{"pattern": even}])),
+        }
     }
     if let Some(names) = idle::names(members, refs) {
         names.keep(&mut out);

@@ -154,3 +154,15 @@ fn what_libraries_write_is_kept_to() {
         keeps(&grammars, &schema, &[yes], &[no]);
     }
 }
+
+/// The sixtieth second is one of a few days' ends, and not of any minute; other rules of the same text hold beside it.
+#[test]
+fn no_time_has_a_sixtieth_second() {
+    let grammars = grammars();
+    let time = json!({"type": "string", "format": "time"});
+    keeps(&grammars, &time, &["\"23:59:59Z\"", "\"10:20:30.5+02:00\""], &["\"11:22:60Z\"", "\"23:59:60Z\""]);
+    let moment = json!({"type": "string", "format": "date-time"});
+    keeps(&grammars, &moment, &["\"2026-11-30T23:25:59Z\""], &["\"2026-11-30T23:25:60Z\""]);
+    let morning = json!({"type": "string", "format": "time", "pattern": "^0", "allOf": [{"pattern": "Z$"}]});
+    keeps(&grammars, &morning, &["\"09:00:00Z\""], &["\"19:00:00Z\"", "\"09:00:60Z\"", "\"09:00:00+01:00\""]);
+}

@@ -194,8 +194,10 @@ where
         let prompt_rows = prompts.iter().map(|(_, part)| part.tokens.len()).sum();
         let (order, feeds): (Vec<usize>, Vec<Feed<'_>>) = prompts.into_iter().chain(answers).unzip();
         let tokens: Vec<u32> = feeds.iter().flat_map(|f| f.tokens).copied().collect();
-        let spans = feeds.iter().map(|f| Span { blocks: f.blocks, position: f.position, len: f.tokens.len() });
-        let spans: Vec<Span<'_>> = spans.collect();
+        let spans: Vec<Span<'_>> = feeds
+            .iter()
+            .map(|f| Span { blocks: f.blocks, position: f.position, len: f.tokens.len(), prompt: f.prompt > 0 })
+            .collect();
         let rows = StepRows::of(&feeds);
         let Some(hidden) = self.hidden(&tokens, &spans, prompt_rows, &rows.hidden) else {
             return vec![Output::default(); count];

@@ -46,7 +46,7 @@ impl<'a, F: Fn(Progress)> Download<'a, F> {
         Ok(Self {
             source,
             url: address::parse(&source.url)?,
-            client: Client::new(source.ca_file.as_deref(), source.stall)?,
+            client: Client::new(source.ca_file.as_deref(), source.stall())?,
             place,
             observe,
             pace: Pace::new(source.bytes_per_second),
@@ -146,11 +146,12 @@ impl<'a, F: Fn(Progress)> Download<'a, F> {
         let mut file = open.map_err(|e| failed(&e))?;
         let (mut body, mut have) = (answer.into_body(), begin);
         let broken = loop {
-            let frame = match tokio::time::timeout(self.source.stall, body.frame()).await {
+            let stall = self.source.stall();
+            let frame = match tokio::time::timeout(stall, body.frame()).await {
                 Ok(None) => break None,
                 Ok(Some(Ok(frame))) => frame,
                 Ok(Some(Err(e))) => break Some(causes(&e)),
-                Err(_) => break Some(format!("no more bytes within {} s", self.source.stall.as_secs_f32())),
+                Err(_) => break Some(format!("no more bytes within {} s", stall.as_secs_f32())),
             };
             let Some(data) = frame.data_ref() else { continue };
             have += data.len() as u64;

@@ -66,6 +66,14 @@ pub struct Source {
     pub patience: Duration,
 }
 
+impl Source {
+    /// How long one thing may take: who waits for less in all does not wait for so long at once. Without any patience
+    /// there is one attempt, as long as it goes on.
+    fn stall(&self) -> Duration {
+        if self.patience.is_zero() { self.stall } else { self.stall.min(self.patience) }
+    }
+}
+
 /// A model's file, its digest checked. As long as this lives, no pod of this node evicts it.
 #[derive(Debug)]
 pub struct Model {

@@ -86,6 +86,9 @@ async fn an_engine_that_hangs_fails_liveness_and_nothing_else() {
         tokio::time::timeout(LIMIT, looking).await.unwrap_or_else(|_| panic!("/livez never says {status}"))
     };
     assert!(livez(503).await.starts_with("engine: no step for "));
+    let ready = agent.get(agent.admin, "/readyz").await;
+    assert_eq!(ready.status, 503, "nothing new is sent where nothing is done");
+    assert!(ready.text().starts_with("engine: no step for "));
     assert_eq!(agent.get(agent.plain, "/terrace/status").await.status, 200);
 
     // It was only slow: it goes on, and so does its work.

@@ -208,7 +208,7 @@ pub fn attention<B: QuantBackend>(device: &B::Device) {
         let (mut ours, mut cpus) = (cache::<B>(&shape, 20, device), cache::<Flex>(&shape, 20, &Default::default()));
         let mut position = 0;
         for len in [70, 1, 1, 60, 1] {
-            let spans = blocks.each_ref().map(|blocks| Span { blocks, position, len });
+            let spans = blocks.each_ref().map(|blocks| Span { blocks, position, len, prompt: false });
             let qkv = numbers(2 * len * shape.row(), position as u64 + 1);
             let turns = table[position * width..(position + len) * width].repeat(2);
             let found = B::cached_attention(
@@ -232,7 +232,7 @@ pub fn attention<B: QuantBackend>(device: &B::Device) {
         // A copied block is the other, and its neighbours are what they were.
         B::copy_block(shape, &mut ours, blocks[0][1], blocks[1][9]);
         Flex::copy_block(shape, &mut cpus, blocks[0][1], blocks[1][9]);
-        let spans = [Span { blocks: &blocks[1], position: 9 * BLOCK_TOKENS, len: 1 }];
+        let spans = [Span { blocks: &blocks[1], position: 9 * BLOCK_TOKENS, len: 1, prompt: false }];
         let qkv = numbers(shape.row(), 77);
         let turns = &table[9 * BLOCK_TOKENS * width..][..width];
         let found = B::cached_attention(
@@ -280,7 +280,7 @@ pub fn launches<B: QuantBackend>(device: &B::Device) {
         let shape = Attention { heads: 4, kv_heads: 2, width, scale: 0.1, window: Some(9), style };
         let mut cache = cache::<B>(&shape, 4, device);
         let qkv = tensor::<B>(&numbers(40 * shape.row(), 1), shape.row(), device);
-        let spans = [Span { blocks: &[2, 0, 1], position: 0, len: 40 }];
+        let spans = [Span { blocks: &[2, 0, 1], position: 0, len: 40, prompt: false }];
         let angles = tensor::<B>(&numbers(40 * width, 2), width, device);
         read::<B>(B::cached_attention(shape, qkv, &spans, angles, &mut cache));
         B::copy_block(shape, &mut cache, 0, 3);

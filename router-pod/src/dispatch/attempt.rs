@@ -25,7 +25,7 @@ use super::connect::Connection;
 use super::failure::Failure;
 use super::limits;
 use super::reader::{self, Reader, Step};
-use super::rebuild::{self, Names, Tokens};
+use super::rebuild::{self, Content, Names, Tokens};
 use crate::app::App;
 use crate::clock::micros;
 use crate::fleet::place::{Place, Site};
@@ -86,10 +86,12 @@ pub struct Begun {
 pub enum Answer {
     /// All of it.
     Whole {
-        /// As the tier said it.
-        said: Value,
-        /// Rebuilt, without its usage.
-        answer: Value,
+        /// What it says, rebuilt.
+        content: Content,
+        /// What the tier counted.
+        usage: Option<Value>,
+        /// What an agent says beside it.
+        terrace: Option<Value>,
     },
     /// Its first event with content, and the rest to come.
     Stream {
@@ -172,15 +174,15 @@ async fn exchange(app: &App, place: &Place, order: &Order<'_>) -> Result<(Connec
         place.reported(load, app.clock.now_us());
     }
     if answer.status() != StatusCode::OK {
-        return Err(refusal(answer).await);
+        return Err(refusal(answer, place).await);
     }
     if order.stream {
         let answer = first_event(answer, place, order, app).await?;
         Ok((connection, answer))
     } else {
-        let said = reader::whole(answer.into_body(), order.call).await?;
-        let answer = order.names.whole(&said).ok_or(Failure::Broken("the answer is none of this call"))?;
-        Ok((connection, Answer::Whole { said, answer }))
+        let mut said = reader::whole(answer.into_body(), order.call).await?;
+        let content = order.names.whole(&mut said).ok_or(Failure::Broken("the answer is none of this call"))?;
+        Ok((connection, Answer::Whole { content, usage: said.usage, terrace: said.terrace }))
     }
 }
 
@@ -265,22 +267,23 @@ async fn first_event(
 }
 
 /// What an answer that is none means.
-async fn refusal(answer: Response<Incoming>) -> Failure {
+async fn refusal(answer: Response<Incoming>, place: &Place) -> Failure {
     let status = answer.status();
     let retry_after_us = retry_after(answer.headers());
-    let code =
+    let (code, at) =
         match http_body_util::BodyExt::collect(http_body_util::Limited::new(answer.into_body(), ERROR_BYTES)).await {
             Ok(body) => code_of(&body.to_bytes()),
-            Err(_) => None,
+            Err(_) => (None, None),
         };
+    let at = at.filter(|_| place.is_device());
     match status.as_u16() {
         429 => Failure::Full { retry_after_us },
         503 if retry_after_us.is_some() || code == Some(Code::Draining) => Failure::Full { retry_after_us },
         401 | 403 | 407 => Failure::Credential,
-        status @ 413 => Failure::Caller { status, code: Code::RequestTooLarge },
+        status @ 413 => Failure::Caller { status, code: Code::RequestTooLarge, at },
         status @ (400 | 405 | 415 | 422) => {
             let code = code.filter(|c| matches!(c, Code::ContextTooLong | Code::UnsupportedFeature));
-            Failure::Caller { status, code: code.unwrap_or(Code::InvalidRequest) }
+            Failure::Caller { status, code: code.unwrap_or(Code::InvalidRequest), at }
         }
         status => Failure::Status { status },
     }

@@ -91,26 +91,25 @@ pub fn for_tier(request: &Value, call: Call, tier: &Tier, max_output_tokens: u32
         Call::Completion => (&COMPLETION[..], &SHARED[..], &AGENT[..]),
         Call::Embedding => (&EMBEDDING[..], &[][..], &AGENT_EMBEDDING[..]),
     };
-    let extra: Vec<&str> = match &tier.backend {
-        Backend::Fleet(_) => agents.to_vec(),
-        Backend::Endpoint(endpoint) => endpoint.extra_fields.iter().map(String::as_str).collect(),
+    let extra = |name: &str| match &tier.backend {
+        Backend::Fleet(_) => agents.contains(&name),
+        Backend::Endpoint(endpoint) => endpoint.extra_fields.iter().any(|extra| extra == name),
     };
     let mut body = Map::new();
     body.insert("model".into(), Value::from(tier.backend.model()));
-    for name in own.iter().chain(shared).copied().chain(extra) {
-        if name == "model" {
+    for (name, value) in request.as_object().into_iter().flatten() {
+        let travels = own.contains(&name.as_str()) || shared.contains(&name.as_str()) || extra(name);
+        if name == "model" || value.is_null() || !travels {
             continue;
         }
-        match request.get(name) {
-            None | Some(Value::Null) => {}
-            Some(Value::Array(messages)) if name == "messages" => {
+        let value = match value {
+            Value::Array(messages) if name == "messages" => {
                 let more = matches!(tier.backend, Backend::Fleet(_)).then_some(AGENT_MESSAGE);
-                body.insert(name.into(), messages.iter().map(|m| message(m, more)).collect());
+                messages.iter().map(|m| message(m, more)).collect()
             }
-            Some(value) => {
-                body.insert(name.into(), value.clone());
-            }
-        }
+            value => value.clone(),
+        };
+        body.insert(name.clone(), value);
     }
     limit_output(&mut body, call, max_output_tokens);
     if body.get("stream") == Some(&Value::Bool(true)) {
@@ -142,12 +141,12 @@ fn limit_output(body: &mut Map<String, Value>, call: Call, most: u32) {
 
 fn message(message: &Value, more: Option<&str>) -> Value {
     let Some(members) = message.as_object() else { return message.clone() };
-    let names = MESSAGE.iter().copied().chain(more);
-    let kept = names.filter_map(|name| members.get(name).map(|value| (name.to_owned(), value.clone())));
-    Value::Object(kept.collect())
+    let travels = |name: &str| MESSAGE.contains(&name) || more == Some(name);
+    let kept = members.iter().filter(|(name, _)| travels(name));
+    Value::Object(kept.map(|(name, value)| (name.clone(), value.clone())).collect())
 }
 
 /// Whether the client itself asked for the usage chunk of a stream.
 pub fn wants_usage(request: &Value) -> bool {
-    request.pointer("/stream_options/include_usage") == Some(&Value::Bool(true))
+    request.get("stream_options").and_then(|options| options.get("include_usage")) == Some(&Value::Bool(true))
 }

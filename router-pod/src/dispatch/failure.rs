@@ -2,6 +2,7 @@
 
 use terrace_contract::reason::Reason;
 use terrace_wire::error::Code;
+use terrace_wire::pointer::Pointer;
 
 use super::connection::ConnectError;
 
@@ -30,6 +31,8 @@ pub enum Failure {
         status: u16,
         /// Our code for it.
         code: Code,
+        /// The place in the call that it blames; only of a device, whose places name no content.
+        at: Option<Pointer>,
     },
     /// It answered, but not with an answer.
     #[error("it answered {status}")]

@@ -153,12 +153,12 @@ impl Trail {
             )
             .because([Reason::BudgetExceeded]);
         }
-        if let Some(Failure::Caller { status, code }) = self.failures.last() {
+        if let Some(Failure::Caller { status, code, at }) = self.failures.last() {
             let tier = self.last.as_ref().map_or("", |t| t.tier.as_str());
-            return Refusal::new(
-                *code,
-                format!("tier {tier} refused the request with status {status}: check its fields"),
-            );
+            let at = at.as_ref().map(|at| job.language.origin(at).to_string());
+            let what = at.as_ref().map_or("check its fields".to_owned(), |at| format!("check {at}"));
+            let text = format!("tier {tier} refused the request with status {status}: {what}");
+            return Refusal { param: at, ..Refusal::new(*code, text) };
         }
         if self.failures.iter().all(Failure::never_reached) {
             let full = self.failures.iter().all(|f| matches!(f, Failure::Full { .. }));

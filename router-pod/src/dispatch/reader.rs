@@ -7,7 +7,6 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::{Frame, Incoming};
-use serde_json::Value;
 use terrace_wire::passing::Event;
 use terrace_wire::sse::{DONE, Decoder};
 
@@ -19,15 +18,15 @@ const ANSWER_BYTES: usize = 16 << 20;
 /// Longest list of embeddings: 2,048 inputs with 1,536 numbers of about 20 bytes each.
 const VECTORS_BYTES: usize = 64 << 20;
 
-/// Reads a whole JSON answer.
+/// Reads a whole answer.
 ///
 /// # Errors
-/// [`Failure::Broken`] when it is cut, too long or not JSON.
-pub async fn whole(body: Incoming, call: Call) -> Result<Value, Failure> {
+/// [`Failure::Broken`] when it is cut, too long or no answer.
+pub async fn whole(body: Incoming, call: Call) -> Result<Event, Failure> {
     let limit = if call == Call::Embedding { VECTORS_BYTES } else { ANSWER_BYTES };
     let read = Limited::new(body, limit).collect().await;
     let bytes = read.map_err(|_| Failure::Broken("the answer was cut or is too long"))?.to_bytes();
-    serde_json::from_slice(&bytes).map_err(|_| Failure::Broken("the answer is not JSON"))
+    serde_json::from_slice(&bytes).map_err(|_| Failure::Broken("the answer is no JSON that an answer has"))
 }
 
 /// One event of a stream.

@@ -3,12 +3,13 @@
 //! Ids, model names, fingerprints and whatever else an upstream adds do not pass.
 
 use serde::{Deserialize as _, Serialize, Serializer};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use terrace_contract::load::Load;
-use terrace_wire::passing::{Choice, Part};
+use terrace_wire::passing::{self, Choice, Part};
 
 use super::body::Call;
 use super::vectors::Vectors;
+use crate::sense::tokens;
 
 /// Who answers, as the client sees it.
 #[derive(Debug, Clone)]
@@ -40,11 +41,12 @@ impl Tokens {
     /// Reads a `usage` member; none if it is not one.
     pub fn read(usage: Option<&Value>) -> Option<Self> {
         let usage = usage?;
-        let count = |pointer: &str| usage.pointer(pointer).and_then(Value::as_u64);
+        let count = |name: &str| usage.get(name).and_then(Value::as_u64);
+        let cached = usage.get("prompt_tokens_details").and_then(|details| details.get("cached_tokens")?.as_u64());
         Some(Self {
-            input: count("/prompt_tokens")?,
-            output: count("/completion_tokens")?,
-            cached: count("/prompt_tokens_details/cached_tokens").unwrap_or(0),
+            input: count("prompt_tokens")?,
+            output: count("completion_tokens")?,
+            cached: cached.unwrap_or(0),
         })
     }
 
@@ -55,19 +57,59 @@ impl Tokens {
     }
 
     /// As the client sees it.
-    pub fn to_value(self, call: Call) -> Value {
-        if call == Call::Embedding {
-            return json!({"prompt_tokens": self.input, "total_tokens": self.input});
+    pub fn usage(self, call: Call) -> Usage {
+        let cached = (self.cached > 0).then_some(Cached { cached_tokens: self.cached });
+        match call {
+            Call::Embedding => Usage {
+                prompt_tokens: self.input,
+                completion_tokens: None,
+                total_tokens: self.input,
+                prompt_tokens_details: None,
+            },
+            Call::Chat | Call::Completion => Usage {
+                prompt_tokens: self.input,
+                completion_tokens: Some(self.output),
+                total_tokens: self.input + self.output,
+                prompt_tokens_details: cached,
+            },
         }
-        let mut usage = json!({
-            "prompt_tokens": self.input,
-            "completion_tokens": self.output,
-            "total_tokens": self.input + self.output,
-        });
-        if self.cached > 0 {
-            usage["prompt_tokens_details"] = json!({"cached_tokens": self.cached});
+    }
+}
+
+/// The `usage` member of an answer.
+#[derive(Debug, Serialize)]
+#[allow(missing_docs, reason = "their names are OpenAI's")]
+pub struct Usage {
+    pub prompt_tokens: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub completion_tokens: Option<u64>,
+    pub total_tokens: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_tokens_details: Option<Cached>,
+}
+
+/// Of the prompt's tokens.
+#[derive(Debug, Serialize)]
+pub struct Cached {
+    /// Those that need not be computed.
+    pub cached_tokens: u64,
+}
+
+/// What a whole answer says, rebuilt.
+pub enum Content {
+    /// Of chat and text completions.
+    Choices(Vec<Choice>),
+    /// Of embeddings.
+    Vectors(Vec<Value>),
+}
+
+impl Content {
+    /// Its tokens, where a tier did not count them: an estimate.
+    pub fn tokens(&self) -> u64 {
+        match self {
+            Content::Choices(choices) => choices.iter().flat_map(Choice::texts).map(tokens::of_text).sum(),
+            Content::Vectors(_) => 0,
         }
-        usage
     }
 }
 
@@ -81,34 +123,49 @@ impl Names {
         }
     }
 
-    /// The head of an answer.
-    fn head(&self, stream: bool) -> Map<String, Value> {
-        let mut head = Map::new();
-        head.insert("id".into(), Id(self).to_string().into());
-        head.insert("object".into(), self.object(stream).into());
-        head.insert("created".into(), self.created.into());
-        head.insert("model".into(), self.model.clone().into());
-        head
+    /// What a whole answer says, taken out of it; none if it is not one.
+    pub fn whole(&self, said: &mut passing::Event) -> Option<Content> {
+        if self.call == Call::Embedding {
+            return self.vectors.of_answer(said.data.take()?).map(Content::Vectors);
+        }
+        let choices = said.choices.take().filter(|choices| !choices.is_empty())?;
+        choices.into_iter().map(|c| self.choice(c, false)).collect::<Option<_>>().map(Content::Choices)
     }
 
-    /// A whole answer without its usage; none if it is not one.
-    pub fn whole(&self, answer: &Value) -> Option<Value> {
-        if self.call == Call::Embedding {
-            let data = self.vectors.of_answer(answer)?;
-            return Some(json!({"object": "list", "data": data, "model": self.model}));
+    /// A whole answer, to be written as it is.
+    pub fn answer<'a>(&'a self, content: &'a Content, tokens: Tokens) -> impl Serialize + use<'a> {
+        #[derive(Serialize)]
+        struct Whole<'a> {
+            #[serde(skip_serializing_if = "Option::is_none")]
+            id: Option<Id<'a>>,
+            object: &'static str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            created: Option<u64>,
+            model: &'a str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            choices: Option<&'a [Choice]>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            data: Option<&'a [Value]>,
+            usage: Usage,
         }
-        let choices = Vec::<Choice>::deserialize(answer.get("choices")?).ok().filter(|c| !c.is_empty())?;
-        let choices: Option<Vec<Value>> = choices.into_iter().map(|c| Some(json!(self.choice(c, false)?))).collect();
-        let mut whole = self.head(false);
-        whole.insert("choices".into(), Value::Array(choices?));
-        Some(Value::Object(whole))
+        let (choices, data) = match content {
+            Content::Choices(choices) => (Some(choices.as_slice()), None),
+            Content::Vectors(vectors) => (None, Some(vectors.as_slice())),
+        };
+        Whole {
+            id: choices.map(|_| Id(self)),
+            object: self.object(false),
+            created: choices.map(|_| self.created),
+            model: &self.model,
+            choices,
+            data,
+            usage: tokens.usage(self.call),
+        }
     }
 
     /// One event of a stream with these choices, already rebuilt.
     pub fn chunk(&self, choices: &[Choice]) -> Value {
-        let mut chunk = self.head(true);
-        chunk.insert("choices".into(), json!(choices));
-        Value::Object(chunk)
+        json!(self.event(choices))
     }
 
     /// The same, to be written as it is.
@@ -181,6 +238,10 @@ mod tests {
         Names { id: "r1".into(), created: 7, model: "small".into(), call: Call::Chat, vectors: Vectors::default() }
     }
 
+    fn read(upstream: &Value) -> Option<passing::Event> {
+        passing::Event::deserialize(upstream).ok()
+    }
+
     #[test]
     fn only_listed_members_pass() {
         let upstream = json!({
@@ -188,9 +249,10 @@ mod tests {
             "choices": [{"index": 0, "message": {"role": "assistant", "content": "hi", "audio": {"id": 1}},
                 "finish_reason": "stop", "stop_reason": 128001}],
             "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 99, "cost": 5}});
-        let tokens = Tokens::read(upstream.get("usage")).unwrap();
-        let mut whole = names().whole(&upstream).unwrap();
-        whole["usage"] = tokens.to_value(Call::Chat);
+        let mut said = read(&upstream).unwrap();
+        let tokens = Tokens::read(said.usage.as_ref()).unwrap();
+        let content = names().whole(&mut said).unwrap();
+        let whole = json!(names().answer(&content, tokens));
         let want = json!({
             "id": "chatcmpl-r1", "object": "chat.completion", "created": 7, "model": "small",
             "choices": [{"index": 0, "message": {"role": "assistant", "content": "hi"}, "logprobs": null,
@@ -204,7 +266,7 @@ mod tests {
         for upstream in
             [json!({}), json!({"choices": []}), json!({"choices": [{}]}), json!({"choices": [{"message": 7}]})]
         {
-            assert_eq!(names().whole(&upstream), None, "{upstream}");
+            assert!(read(&upstream).is_none_or(|mut said| names().whole(&mut said).is_none()), "{upstream}");
         }
     }
 }

@@ -24,18 +24,21 @@ impl Vectors {
         Self { inputs, base64 }
     }
 
-    /// The vectors of a tier's answer, built new; none if there is not one for each input.
+    /// The vectors of a tier's answer, its `data`, built new; none if there is not one for each input.
     ///
     /// A tier that knows one encoding only is no reason to fail: the other is made from it.
-    pub fn of_answer(self, answer: &Value) -> Option<Vec<Value>> {
-        let said = answer.get("data")?.as_array().filter(|data| data.len() == self.inputs)?;
+    pub fn of_answer(self, data: Value) -> Option<Vec<Value>> {
+        let Value::Array(said) = data else { return None };
+        if said.len() != self.inputs {
+            return None;
+        }
         let mut ordered = vec![None; self.inputs];
-        for (position, one) in said.iter().enumerate() {
+        for (position, mut one) in said.into_iter().enumerate() {
             let index = match one.get("index") {
                 None => position,
                 Some(index) => usize::try_from(index.as_u64()?).ok()?,
             };
-            let vector = self.encoded(one.get("embedding")?)?;
+            let vector = self.encoded(one.get_mut("embedding")?.take())?;
             // One that comes twice leaves another without any.
             let place = ordered.get_mut(index).filter(|place| place.is_none())?;
             *place = Some(json!({"object": "embedding", "index": index, "embedding": vector}));
@@ -43,18 +46,18 @@ impl Vectors {
         ordered.into_iter().collect()
     }
 
-    fn encoded(self, vector: &Value) -> Option<Value> {
+    fn encoded(self, vector: Value) -> Option<Value> {
         match vector {
             Value::Array(numbers) if !numbers.is_empty() && numbers.iter().all(Value::is_number) => {
                 if !self.base64 {
-                    return Some(vector.clone());
+                    return Some(Value::Array(numbers));
                 }
                 let numbers: Option<Vec<f32>> = numbers.iter().map(|n| n.as_f64().map(|n| n as f32)).collect();
                 Some(vector::encode(&numbers?).into())
             }
             Value::String(text) => {
-                let numbers = vector::decode(text).filter(|numbers| !numbers.is_empty())?;
-                if self.base64 { Some(vector.clone()) } else { serde_json::to_value(numbers).ok() }
+                let numbers = vector::decode(&text).filter(|numbers| !numbers.is_empty())?;
+                if self.base64 { Some(Value::String(text)) } else { serde_json::to_value(numbers).ok() }
             }
             _ => None,
         }
@@ -67,7 +70,7 @@ mod tests {
 
     fn answer(vectors: &[(usize, Value)]) -> Value {
         let data: Vec<Value> = vectors.iter().map(|(i, v)| json!({"index": i, "embedding": v, "cost": 7})).collect();
-        json!({"object": "list", "data": data, "model": "secret"})
+        Value::Array(data)
     }
 
     #[test]
@@ -83,7 +86,7 @@ mod tests {
     fn vectors_come_in_order_and_in_the_encoding_that_was_asked_for() {
         let (one, two) = (json!([0.5, -1.0]), json!("AACAPwAAAMA="));
         let said = answer(&[(1, two.clone()), (0, one.clone())]);
-        let get = |base64| Vectors { inputs: 2, base64 }.of_answer(&said).unwrap();
+        let get = |base64| Vectors { inputs: 2, base64 }.of_answer(said.clone()).unwrap();
         let item = |index: u32, vector: &Value| json!({"object": "embedding", "index": index, "embedding": vector});
         assert_eq!(get(false), [item(0, &one), item(1, &json!([1.0, -2.0]))]);
         assert_eq!(get(true), [item(0, &json!("AAAAPwAAgL8=")), item(1, &two)]);
@@ -94,6 +97,7 @@ mod tests {
         let vector = json!([1.0]);
         for said in [
             json!({}),
+            json!([]),
             answer(&[(0, vector.clone())]),
             answer(&[(0, vector.clone()), (0, vector.clone())]),
             answer(&[(0, vector.clone()), (2, vector.clone())]),
@@ -101,7 +105,7 @@ mod tests {
             answer(&[(0, vector.clone()), (1, json!("not base64!"))]),
             answer(&[(0, vector.clone()), (1, json!(["x"]))]),
         ] {
-            assert_eq!(Vectors { inputs: 2, base64: false }.of_answer(&said), None, "{said}");
+            assert_eq!(Vectors { inputs: 2, base64: false }.of_answer(said.clone()), None, "{said}");
         }
     }
 }

@@ -82,6 +82,11 @@ impl Place {
         }
     }
 
+    /// Whether it is one of our own devices.
+    pub fn is_device(&self) -> bool {
+        matches!(self.site, Site::Device { .. })
+    }
+
     /// A load line came with an answer.
     pub fn reported(&self, load: Load, now_us: u64) {
         if let Guard::Device(guard) = &self.guard {

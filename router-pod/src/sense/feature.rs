@@ -18,7 +18,7 @@ pub struct Context<'a> {
 /// Reads `x-terrace-feature`, or else `metadata.feature` of the body.
 pub fn context<'a>(headers: &HeaderMap, request: &Value, budgets: &'a [Budget]) -> Context<'a> {
     let header = headers.get(headers::FEATURE).and_then(|v| v.to_str().ok());
-    let said = header.or_else(|| request.pointer("/metadata/feature").and_then(Value::as_str));
+    let said = header.or_else(|| request.get("metadata").and_then(|metadata| metadata.get("feature")?.as_str()));
     let named = said
         .and_then(|said| budgets.iter().find_map(|b| b.features.iter().find(|f| *f == said).map(|f| (f.as_str(), b))));
     match named {

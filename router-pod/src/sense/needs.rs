@@ -22,7 +22,7 @@ pub fn of_request(call: Call, request: &Value) -> Vec<Feature> {
     if logprobs || request.get("top_logprobs").is_some_and(|v| !v.is_null()) {
         needs.push(Feature::Logprobs);
     }
-    if request.pointer("/response_format/type").and_then(Value::as_str) == Some("json_schema") {
+    if format(request) == Some("json_schema") {
         needs.push(Feature::JsonSchema);
     }
     needs
@@ -32,10 +32,15 @@ pub fn of_request(call: Call, request: &Value) -> Vec<Feature> {
 pub fn form(request: &Value) -> bool {
     let filled = |name: &str| request.get(name).and_then(Value::as_array).is_some_and(|list| !list.is_empty());
     let called = (filled("tools") || filled("functions")) && request.get("tool_choice") != Some(&Value::from("none"));
-    let json = request.pointer("/response_format/type").and_then(Value::as_str).is_some_and(|kind| kind != "text");
+    let json = format(request).is_some_and(|kind| kind != "text");
     let messages = request.get("messages").and_then(Value::as_array);
     let last = messages.and_then(|messages| messages.last()?.get("role")?.as_str());
     called || json || matches!(last, Some("tool" | "function"))
+}
+
+/// The type of the answer's format.
+fn format(request: &Value) -> Option<&str> {
+    request.get("response_format")?.get("type")?.as_str()
 }
 
 fn is_picture(kind: &str) -> bool {

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use axum::body::Body;
 use http::{HeaderMap, Request, Response, StatusCode};
-use serde_json::Value;
 use terrace_contract::reason::Reason;
 use terrace_contract::report::Outcome;
 use terrace_wire::error::Code;
@@ -21,13 +20,13 @@ use crate::app::App;
 use crate::clock::micros;
 use crate::dispatch::attempt::{Answer, Begun};
 use crate::dispatch::body::Call;
-use crate::dispatch::rebuild::Tokens;
+use crate::dispatch::rebuild::{Content, Names, Tokens};
 use crate::dispatch::{self, Carried};
 use crate::fleet::InUse;
 use crate::job::Job;
 use crate::record::Record;
 use crate::refusal::{Refusal, Tried};
-use crate::sense::{self, Sensed, tokens};
+use crate::sense::{self, Sensed};
 use crate::trace::Trace;
 
 /// What cannot happen: an answer of the other kind than was asked for.
@@ -197,41 +196,31 @@ fn answer(
             None => back.refusal(&Refusal::new(Code::Internal, LOST)),
         };
     }
-    if let Answer::Whole { said, .. } = &begun.answer {
-        record.took(said.get("terrace"));
+    if let Answer::Whole { terrace, .. } = &begun.answer {
+        record.took(terrace.as_ref());
     }
     match whole(begun, prompt_tokens, app.clock.now_us()) {
-        Some((value, tokens)) => {
+        Some((names, content, tokens)) => {
             let cost = record.answered(outcome, tokens);
-            let Some(told) = job.language.whole(value, &job.id) else {
+            let Some(told) = job.language.whole(&names.answer(&content, tokens), &job.id) else {
                 let text = "the tier called a tool with arguments that are no JSON object: ask again";
                 return refused(Refusal::new(Code::UpstreamFailed, text), back, record);
             };
             back.cost(cost);
-            back.json(StatusCode::OK, told.to_string())
+            back.json(StatusCode::OK, told)
         }
         None => back.refusal(&Refusal::new(Code::Internal, LOST)),
     }
 }
 
-/// A whole answer as the client gets it, and what it used.
-fn whole(begun: Begun, prompt_tokens: u64, now_us: u64) -> Option<(Value, Tokens)> {
+/// A whole answer, whose it is, and what it used.
+fn whole(begun: Begun, prompt_tokens: u64, now_us: u64) -> Option<(Names, Content, Tokens)> {
     let Begun { mut place, connection, names, answer, first_token_at, .. } = begun;
-    let Answer::Whole { said, answer: mut whole } = answer else { return None };
-    let counted = || {
-        let choices = said.get("choices").and_then(Value::as_array);
-        let texts = |choice: &'_ Value| {
-            [choice.pointer("/message/content"), choice.get("text")]
-                .map(|t| t.and_then(Value::as_str).map_or(0, tokens::of_text))
-        };
-        let text = choices.into_iter().flatten().flat_map(texts).sum();
-        Tokens { input: prompt_tokens, output: text, cached: 0 }
-    };
-    let usage = said.get("usage");
+    let Answer::Whole { content, usage, .. } = answer else { return None };
+    let usage = usage.as_ref();
     let read = if names.call == Call::Embedding { Tokens::of_vectors(usage) } else { Tokens::read(usage) };
-    let tokens = read.unwrap_or_else(counted);
-    whole["usage"] = tokens.to_value(names.call);
+    let tokens = read.unwrap_or_else(|| Tokens { input: prompt_tokens, output: content.tokens(), cached: 0 });
     place.rest(0, tokens.input + tokens.output, micros(first_token_at.elapsed()), now_us);
     connection.finished();
-    Some((whole, tokens))
+    Some((names, content, tokens))
 }

@@ -1,6 +1,7 @@
 //! The APIs that clients speak. Whatever a client speaks, its request becomes one of the calls that a tier answers, and
 //! only that is sensed, cleared, decided on and sent; the answer is told in the client's language again.
 
+use serde::Serialize;
 use serde_json::Value;
 use terrace_wire::error::ErrorBody;
 use terrace_wire::pointer::Pointer;
@@ -128,12 +129,13 @@ impl Language {
         }
     }
 
-    /// A whole answer in the client's language; none if it cannot be told in it.
-    pub fn whole(&self, answer: Value, id: &str) -> Option<Value> {
-        match self {
-            Language::OpenAi => Some(answer),
-            Language::Messages { .. } => messages::answer(&answer, id),
-            Language::Responses { echo, .. } => responses::answer(&answer, id, echo),
-        }
+    /// A whole answer in the client's language, as JSON; none if it cannot be told in it.
+    pub fn whole(&self, answer: &impl Serialize, id: &str) -> Option<Vec<u8>> {
+        let told = match self {
+            Language::OpenAi => return serde_json::to_vec(answer).ok(),
+            Language::Messages { .. } => messages::answer(&serde_json::to_value(answer).ok()?, id)?,
+            Language::Responses { echo, .. } => responses::answer(&serde_json::to_value(answer).ok()?, id, echo)?,
+        };
+        serde_json::to_vec(&told).ok()
     }
 }

@@ -70,18 +70,18 @@ impl Writer {
                 out.push_back(sse::json_event(&chunk));
                 if *wants_usage {
                     let mut usage = names.chunk(&[]);
-                    usage["usage"] = tokens.to_value(names.call);
+                    usage["usage"] = json!(tokens.usage(names.call));
                     out.push_back(sse::json_event(&usage));
                 }
                 out.push_back(sse::done_event());
             }
             Writer::Messages(stream) => {
                 stream.chunk(last, out)?;
-                stream.end(&tokens.to_value(Call::Chat), cost, out);
+                stream.end(&json!(tokens.usage(Call::Chat)), cost, out);
             }
             Writer::Responses(stream) => {
                 stream.chunk(last, out)?;
-                stream.end(&tokens.to_value(Call::Chat), cost, out);
+                stream.end(&json!(tokens.usage(Call::Chat)), cost, out);
             }
         }
         Ok(())

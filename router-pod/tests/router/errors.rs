@@ -224,3 +224,29 @@ async fn a_tier_that_blames_the_caller_is_believed_and_not_punished() {
     }
     assert_eq!(agent.count(), 5, "a client's mistakes open no breaker");
 }
+
+/// A device says which field it means: its words stay there, the place comes through, and as the client wrote it.
+#[tokio::test]
+async fn the_place_that_a_device_blames_comes_through_in_the_clients_own_language() {
+    let agent = Scripted::new("small", 4, Act::Blame(422, "/messages/1/content"));
+    let mut world = world(&agent).await;
+    world.start().await;
+    let reply = post(world.listen, CHAT, &[], &question("hi")).await;
+    is(&reply, 400, "invalid_request");
+    assert_eq!(reply.json()["error"]["param"], "/messages/1/content");
+    let text = |reply: &Reply| String::from_utf8_lossy(&reply.body).into_owned();
+    assert!(text(&reply).contains("check /messages/1/content") && !text(&reply).contains("UPSTREAM-WORDS"));
+    // A system prompt is the first message of the call; so the second is the first of Anthropic's.
+    let user = json!([{"role": "user", "content": "hi"}]);
+    let asked = json!({"model": "auto", "max_tokens": 8, "system": "be brief", "messages": user});
+    let reply = post(world.listen, "/v1/messages", &[], &asked).await;
+    assert!(text(&reply).contains("check /messages/0"), "{}", text(&reply));
+
+    // What no place looks like is not passed on: it might be content.
+    let agent = Scripted::new("small", 4, Act::Blame(422, "/messages/0/secret words"));
+    let mut world = self::world(&agent).await;
+    world.start().await;
+    let reply = post(world.listen, CHAT, &[], &question("hi")).await;
+    assert_eq!(reply.json()["error"]["param"], Value::Null);
+    assert!(!text(&reply).contains("secret"));
+}

@@ -14,8 +14,10 @@ mod activations;
 mod tiles;
 mod weights;
 
-use std::cell::RefCell;
+use tiles::Sums;
+pub(super) use tiles::configure;
 
+use std::cell::RefCell;
 use std::sync::OnceLock;
 
 use super::kernel::takes_quantized;
@@ -27,20 +29,23 @@ use crate::gguf::GgmlType;
 /// Outputs that are unpacked at a time: two tiles.
 const PANEL: usize = 32;
 /// Rows of a tile of activations.
-const ROWS: usize = 16;
+pub(super) const ROWS: usize = 16;
 /// Columns of a tile.
 const COLUMNS: usize = 64;
+/// Steps of a panel's weights that all rows meet before the next ones: as much as stays in the nearest cache beside what
+/// passes, on a processor whose two threads share it.
+const NEAR: usize = 5;
 /// Bytes of a tile.
-const TILE: usize = 1024;
+pub(super) const TILE: usize = 1024;
 /// The largest size of a number in 16 bits: its upper half must still be one of eight bits after rounding.
 const LARGEST: f32 = 32_512.0;
 
 /// Tiles begin with a line of the cache.
 #[repr(align(64))]
 #[derive(Clone, Copy)]
-struct Tile([i8; TILE]);
+pub(super) struct Tile(pub(super) [i8; TILE]);
 
-const ZERO: Tile = Tile([0; TILE]);
+pub(super) const ZERO: Tile = Tile([0; TILE]);
 
 /// Rows of activations: their tiles, `[rows / 16][columns / 64][high, low]`, and each row's scale.
 #[derive(Default)]
@@ -52,8 +57,8 @@ struct Activations {
 thread_local! {
     /// The engine's thread prepares activations for every product; the room is made once.
     static ACTIVATIONS: RefCell<Activations> = const { RefCell::new(Activations { tiles: Vec::new(), scales: Vec::new() }) };
-    /// Each thread unpacks weights.
-    static WEIGHTS: RefCell<Vec<Tile>> = const { RefCell::new(Vec::new()) };
+    /// Each thread unpacks weights, and keeps the sums of a panel with all rows.
+    static PANELS: RefCell<(Vec<Tile>, Vec<Sums>)> = const { RefCell::new((Vec::new(), Vec::new())) };
 }
 
 /// Whether this kind's products are made here, on a processor with AMX: each is compared with plain code once, before it
@@ -100,28 +105,30 @@ fn difference(kind: GgmlType) -> f64 {
 /// `out[m][rows] = x[m][columns] * weights^T`, for kinds that take quantized activations. The processor has AMX.
 pub(super) fn multiply(matrix: &Matrix, bytes: &[u8], x: &[f32], out: &mut [f32]) {
     let (rows, columns) = (matrix.rows, matrix.columns);
-    let count = x.len() / columns;
     let steps = columns.div_ceil(COLUMNS);
     ACTIVATIONS.with_borrow_mut(|room| {
         activations::prepare(x, columns, room);
         let (tiles, scales) = (room.tiles.as_slice(), room.scales.as_slice());
         let parts = Parts::new(out);
         for_each(rows.div_ceil(PANEL), true, |panel| {
-            WEIGHTS.with_borrow_mut(|weights| {
+            PANELS.with_borrow_mut(|(weights, sums)| {
                 weights.resize(weights.len().max(4 * steps), ZERO);
                 let weights = &mut weights[..4 * steps];
                 let first = panel * PANEL;
                 let outputs = weights::unpack(matrix, bytes, first / GROUP, weights);
                 let width = PANEL.min(rows - first);
                 let _configured = tiles::configure();
-                for (tile, x) in tiles.chunks_exact(2 * steps).enumerate() {
-                    let sums = tiles::multiply(x, weights);
-                    for row in 0..ROWS.min(count - tile * ROWS) {
-                        let row_of = tile * ROWS + row;
-                        // SAFETY: this panel's columns are this thread's alone.
-                        let to = unsafe { parts.part(row_of * rows + first, width) };
-                        sums.row(row, scales[row_of], &outputs, to);
+                sums.resize_with(sums.len().max(tiles.len() / (2 * steps)), Sums::default);
+                for from in (0..steps).step_by(NEAR) {
+                    let to = steps.min(from + NEAR);
+                    for (x, sums) in tiles.chunks_exact(2 * steps).zip(sums.iter_mut()) {
+                        sums.add(&x[2 * from..2 * to], &weights[4 * from..4 * to], from == 0);
                     }
+                }
+                for (row, scale) in scales.iter().enumerate() {
+                    // SAFETY: this panel's columns are this thread's alone.
+                    let to = unsafe { parts.part(row * rows + first, width) };
+                    sums[row / ROWS].row(row % ROWS, *scale, &outputs, to);
                 }
             });
         });

@@ -6,7 +6,7 @@ use std::arch::x86_64::*;
 use super::{PANEL, ROWS, TILE, Tile};
 
 /// Gives the tiles back when dropped: a thread without them is switched faster.
-pub(super) struct Configured(());
+pub(in super::super) struct Configured(());
 
 impl Drop for Configured {
     fn drop(&mut self) {
@@ -16,7 +16,7 @@ impl Drop for Configured {
 }
 
 /// Eight tiles of 16 rows of 64 bytes for this thread.
-pub(super) fn configure() -> Configured {
+pub(in super::super) fn configure() -> Configured {
     #[repr(align(64))]
     struct Shape([u8; 64]);
     let mut shape = Shape([0; 64]);
@@ -35,52 +35,66 @@ pub(super) fn configure() -> Configured {
 #[repr(align(64))]
 pub(super) struct Sums([[[i32; TILE / 4]; 2]; 2]);
 
-/// Multiplies 16 rows of activations, `[steps][high, low]`, with a panel of weights, `[steps][2 tiles][high, low]`.
-pub(super) fn multiply(x: &[Tile], weights: &[Tile]) -> Sums {
-    assert!(!x.is_empty() && x.len() * 2 == weights.len(), "tiles of another shape");
-    let mut sums = std::mem::MaybeUninit::<Sums>::uninit();
-    // SAFETY: reads whole steps of both, writes the four tiles of `sums`. Tiles are only named here.
-    unsafe {
-        asm!(
-            "tilezero tmm0",
-            "tilezero tmm1",
-            "tilezero tmm2",
-            "tilezero tmm3",
-            "2:",
-            "tileloadd tmm4, [{x} + {line}]",
-            "tileloadd tmm6, [{w} + {line}]",
-            "tileloadd tmm5, [{x} + {line} + 1024]",
-            "tdpbssd tmm0, tmm4, tmm6",
-            "tileloadd tmm7, [{w} + {line} + 2048]",
-            "tdpbssd tmm1, tmm5, tmm6",
-            "tdpbssd tmm2, tmm4, tmm7",
-            "tileloadd tmm6, [{w} + {line} + 1024]",
-            "tdpbssd tmm3, tmm5, tmm7",
-            "tileloadd tmm7, [{w} + {line} + 3072]",
-            "tdpbssd tmm1, tmm4, tmm6",
-            "tdpbssd tmm3, tmm4, tmm7",
-            "add {x}, 2048",
-            "add {w}, 4096",
-            "dec {steps}",
-            "jnz 2b",
-            "tilestored [{out} + {line}], tmm0",
-            "tilestored [{out} + {line} + 1024], tmm1",
-            "tilestored [{out} + {line} + 2048], tmm2",
-            "tilestored [{out} + {line} + 3072], tmm3",
-            x = inout(reg) x.as_ptr() => _,
-            w = inout(reg) weights.as_ptr() => _,
-            steps = inout(reg) x.len() / 2 => _,
-            line = in(reg) 64usize,
-            out = in(reg) sums.as_mut_ptr(),
-            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
-            options(nostack),
-        );
-        sums.assume_init()
+impl Default for Sums {
+    fn default() -> Sums {
+        Sums([[[0; TILE / 4]; 2]; 2])
     }
 }
 
 impl Sums {
+    /// Adds the products of 16 rows of activations, `[steps][high, low]`, with a panel of weights,
+    /// `[steps][2 tiles][high, low]`; `anew` to nothing.
+    pub(super) fn add(&mut self, x: &[Tile], weights: &[Tile], anew: bool) {
+        assert!(!x.is_empty() && x.len() * 2 == weights.len(), "tiles of another shape");
+        // SAFETY: reads whole steps of both, reads and writes the four tiles of the sums. Tiles are only named here.
+        unsafe {
+            asm!(
+                "test {anew}, {anew}",
+                "jz 3f",
+                "tilezero tmm0",
+                "tilezero tmm1",
+                "tilezero tmm2",
+                "tilezero tmm3",
+                "jmp 2f",
+                "3:",
+                "tileloadd tmm0, [{out} + {line}]",
+                "tileloadd tmm1, [{out} + {line} + 1024]",
+                "tileloadd tmm2, [{out} + {line} + 2048]",
+                "tileloadd tmm3, [{out} + {line} + 3072]",
+                "2:",
+                "tileloadd tmm4, [{x} + {line}]",
+                "tileloadd tmm6, [{w} + {line}]",
+                "tileloadd tmm5, [{x} + {line} + 1024]",
+                "tdpbssd tmm0, tmm4, tmm6",
+                "tileloadd tmm7, [{w} + {line} + 2048]",
+                "tdpbssd tmm1, tmm5, tmm6",
+                "tdpbssd tmm2, tmm4, tmm7",
+                "tileloadd tmm6, [{w} + {line} + 1024]",
+                "tdpbssd tmm3, tmm5, tmm7",
+                "tileloadd tmm7, [{w} + {line} + 3072]",
+                "tdpbssd tmm1, tmm4, tmm6",
+                "tdpbssd tmm3, tmm4, tmm7",
+                "add {x}, 2048",
+                "add {w}, 4096",
+                "dec {steps}",
+                "jnz 2b",
+                "tilestored [{out} + {line}], tmm0",
+                "tilestored [{out} + {line} + 1024], tmm1",
+                "tilestored [{out} + {line} + 2048], tmm2",
+                "tilestored [{out} + {line} + 3072], tmm3",
+                x = inout(reg) x.as_ptr() => _,
+                w = inout(reg) weights.as_ptr() => _,
+                steps = inout(reg) x.len() / 2 => _,
+                line = in(reg) 64usize,
+                anew = in(reg) usize::from(anew),
+                out = in(reg) self.0.as_mut_ptr(),
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                options(nostack),
+            );
+        }
+    }
+
     /// The products of one row of activations with the given scale; `outputs` are the scales of the panel's outputs.
     #[inline]
     pub(super) fn row(&self, row: usize, scale: f32, outputs: &[f32; PANEL], to: &mut [f32]) {

@@ -7,6 +7,8 @@
 //! else is in its tile: what a row gets does not depend, to the bit, on chunks, batches or threads.
 #![allow(unsafe_code, reason = "threads write their own heads; wider vectors are used only where they are")]
 
+#[cfg(target_arch = "x86_64")]
+mod amx;
 mod tile;
 #[cfg(target_arch = "x86_64")]
 mod wide;
@@ -15,7 +17,7 @@ use half::f16;
 use half::slice::HalfFloatSliceExt as _;
 
 use super::pool::{Parts, for_each};
-use tile::{Partial, TILE, Tile};
+use tile::{Share, TILE, Tile, merge};
 
 /// Tokens of a block of the cache.
 pub const BLOCK_TOKENS: usize = 16;
@@ -57,6 +59,9 @@ pub struct Span<'a> {
     pub position: usize,
     /// Rows.
     pub len: usize,
+    /// Whether they are computed as the many rows of a prompt: where the processor has something for many rows at once,
+    /// they take it, however many they are.
+    pub prompt: bool,
 }
 
 /// A tile's work: all of what its queries see, or one stretch of it.
@@ -69,8 +74,18 @@ struct Task<'a> {
     /// Queries of the span that share this head's keys: row by row, those of its group in each.
     first: usize,
     count: usize,
-    /// Which stretch, and where its result waits to be merged.
-    stretch: Option<(usize, usize)>,
+    part: Portion,
+}
+
+/// How much of what its queries see is a task's.
+#[derive(Clone, Copy)]
+enum Portion {
+    /// All of it.
+    Whole,
+    /// All of it, with the processor's tiles.
+    Tiles,
+    /// This stretch; where its result waits to be merged.
+    Stretch(usize, usize),
 }
 
 impl Attention {
@@ -112,28 +127,33 @@ impl Attention {
         let seen = |s: &Span<'_>| s.len * s.position + s.len * (s.len + 1) / 2;
         let parallel = spans.iter().map(seen).sum::<usize>() * self.heads * self.width > 40_000;
         let (tasks, waiting) = self.tasks(spans);
-        let mut partials = vec![Partial::EMPTY; waiting];
+        let mut partials = vec![[Share::NONE; TILE]; waiting];
         let mut sums = vec![0.0; waiting * TILE * self.width];
         {
             let (out, partials, sums) = (Parts::new(out), Parts::new(&mut partials), Parts::new(&mut sums));
             let (keys, values) = (&*keys, &*values);
             for_each(tasks.len(), parallel, |index| {
                 let task = &tasks[index];
-                let tile = self.tile(task, &queries, keys, values);
-                if let Some((stretch, place)) = task.stretch {
-                    let size = TILE * self.width;
-                    // SAFETY: each place is one task's.
-                    let (partial, sums) = unsafe { (partials.part(place, 1), sums.part(place * size, size)) };
-                    partial[0] = tile.stretch(stretch, sums);
-                    return;
-                }
-                tile.whole(|total, sums| {
-                    for query in 0..task.count {
-                        // SAFETY: each query has its own numbers of the result, and each is one task's.
-                        let out = unsafe { out.part(self.place(task, query), self.width) };
-                        total.normalise(query, &sums[query * self.width..(query + 1) * self.width], out);
+                let finish = |query: usize, share: Share, sums: &[f32]| {
+                    // SAFETY: each query has its own numbers of the result, and each is one task's.
+                    share.normalise(sums, unsafe { out.part(self.place(task, query), self.width) });
+                };
+                match task.part {
+                    #[cfg(target_arch = "x86_64")]
+                    Portion::Tiles => amx::whole(self, task, &queries, keys, values, finish),
+                    #[cfg(not(target_arch = "x86_64"))]
+                    Portion::Tiles => unreachable!("x86-64 alone has tiles"),
+                    Portion::Stretch(stretch, place) => {
+                        let size = TILE * self.width;
+                        // SAFETY: each place is one task's.
+                        let (partial, sums) = unsafe { (partials.part(place, 1), sums.part(place * size, size)) };
+                        partial[0] = self.tile(task, &queries, keys, values).stretch(stretch, sums);
                     }
-                });
+                    Portion::Whole => self.tile(task, &queries, keys, values).whole(|total, sums| {
+                        let all = total.into_iter().zip(sums.chunks_exact(self.width)).take(task.count);
+                        all.enumerate().for_each(|(query, (share, sums))| finish(query, share, sums));
+                    }),
+                }
             });
         }
         self.merge(&tasks, &mut partials, &mut sums, out);
@@ -208,18 +228,25 @@ impl Attention {
         let (most, mut tasks, mut row, mut waiting) = (tile::queries(), Vec::new(), 0, 0);
         for &span in spans {
             let queries = span.len * group;
+            #[cfg(target_arch = "x86_64")]
+            let tiles = span.prompt && amx::takes(self.width);
+            #[cfg(not(target_arch = "x86_64"))]
+            let tiles = false;
+            #[cfg(target_arch = "x86_64")]
+            let most = if tiles { amx::QUERIES } else { most };
+            let all = if tiles { Portion::Tiles } else { Portion::Whole };
             for kv_head in 0..self.kv_heads {
-                if queries <= most {
+                if queries <= most && !tiles {
                     for stretch in self.stretches(span.position, span.position + span.len) {
-                        let stretch = Some((stretch, waiting));
-                        tasks.push(Task { span, row, kv_head, first: 0, count: queries, stretch });
+                        let part = Portion::Stretch(stretch, waiting);
+                        tasks.push(Task { span, row, kv_head, first: 0, count: queries, part });
                         waiting += 1;
                     }
                     continue;
                 }
                 for first in (0..queries).step_by(most) {
                     let count = (queries - first).min(most);
-                    tasks.push(Task { span, row, kv_head, first, count, stretch: None });
+                    tasks.push(Task { span, row, kv_head, first, count, part: all });
                 }
             }
             row += span.len;
@@ -269,26 +296,25 @@ impl Attention {
     }
 
     /// Merges what the stretches of short spans gave, in their order.
-    fn merge(&self, tasks: &[Task<'_>], partials: &mut [Partial], sums: &mut [f32], out: &mut [f32]) {
+    fn merge(&self, tasks: &[Task<'_>], partials: &mut [[Share; TILE]], sums: &mut [f32], out: &mut [f32]) {
         let size = TILE * self.width;
         let mut at = 0;
         while at < tasks.len() {
             let task = &tasks[at];
-            let Some((_, place)) = task.stretch else {
+            let Portion::Stretch(_, place) = task.part else {
                 at += 1;
                 continue;
             };
             let same = |other: &&Task<'_>| (other.row, other.kv_head) == (task.row, task.kv_head);
             let count = tasks[at..].iter().take_while(same).count();
             let (total, rest) = sums[place * size..(place + count) * size].split_at_mut(size);
-            let mut state = partials[place];
+            let mut shares = partials[place];
             for (partial, part) in partials[place + 1..place + count].iter().zip(rest.chunks_exact(size)) {
-                state.merge(task.count, total, partial, part, self.width);
+                merge(&mut shares[..task.count], total, partial, part, self.width);
             }
-            for query in 0..task.count {
+            for (query, (share, from)) in shares.iter().zip(total.chunks_exact(self.width)).enumerate().take(task.count) {
                 let to = self.place(task, query);
-                let from = &total[query * self.width..(query + 1) * self.width];
-                state.normalise(query, from, &mut out[to..to + self.width]);
+                share.normalise(from, &mut out[to..to + self.width]);
             }
             at += count;
         }

@@ -53,8 +53,9 @@ fn reference(a: &Attention, qkv: &[f32], angles: &[f32], first: usize) -> Vec<f6
     out
 }
 
-/// What comes out when the rows go in as chunks of these lengths, beside another sequence that is ahead or behind.
-fn run(a: &Attention, qkv: &[f32], angles: &[f32], chunks: &[usize], beside: bool) -> Vec<f32> {
+/// What comes out when the rows go in as chunks of these lengths, all as a prompt's or as an answer's, beside another
+/// sequence that is ahead or behind and the other way.
+fn run(a: &Attention, qkv: &[f32], angles: &[f32], chunks: &[usize], beside: bool, prompt: bool) -> Vec<f32> {
     let rows = qkv.len() / a.row();
     let blocks = rows.div_ceil(BLOCK_TOKENS) as u32;
     // In no order, and the old content is of no account.
@@ -66,11 +67,11 @@ fn run(a: &Attention, qkv: &[f32], angles: &[f32], chunks: &[usize], beside: boo
     let (mut position, mut found) = (0, Vec::new());
     for (turn, &len) in chunks.iter().enumerate() {
         let part = |x: &[f32]| x[position * a.row()..(position + len) * a.row()].to_vec();
-        let mut spans = vec![Span { blocks: &own, position, len }];
+        let mut spans = vec![Span { blocks: &own, position, len, prompt }];
         let mut batch = part(qkv);
         if beside {
             let at = if turn % 2 == 0 { 0 } else { 1 };
-            spans.insert(at, Span { blocks: &others, position, len });
+            spans.insert(at, Span { blocks: &others, position, len, prompt: !prompt });
             batch = if at == 0 { [part(&other), batch].concat() } else { [batch, part(&other)].concat() };
         }
         let turns = angles[position * a.width..(position + len) * a.width].repeat(spans.len());
@@ -109,46 +110,73 @@ fn it_is_the_textbooks_and_the_same_bits_whatever_the_chunks_and_the_company() {
     ] {
         let a = Attention { heads: HEADS, kv_heads: KV_HEADS, width, scale: 0.1, window, style };
         let (qkv, angles) = (projections(&a, rows, 0.0), angles(&a, rows));
-        let whole = run(&a, &qkv, &angles, &[rows], false);
         // Around the borders of stretches, and the end.
         let first = rows.saturating_sub(50);
         let expected = reference(&a, &qkv, &angles, first);
-        let found = &whole[first * a.heads * a.width..];
-        for (f, e) in found.iter().zip(&expected) {
-            assert!((f64::from(*f) - e).abs() < 4e-3, "{a:?}: {f} {e}");
+        for prompt in [false, true] {
+            let whole = run(&a, &qkv, &angles, &[rows], false, prompt);
+            let found = &whole[first * a.heads * a.width..];
+            for (f, e) in found.iter().zip(&expected) {
+                assert!((f64::from(*f) - e).abs() < 4e-3, "{a:?}, prompt: {prompt}: {f} {e}");
+            }
+            for beside in [false, true] {
+                let parts = run(&a, &qkv, &angles, &uneven(rows), beside, prompt);
+                let same = parts.iter().zip(&whole).all(|(p, w)| p.to_bits() == w.to_bits());
+                assert!(same && parts.len() == whole.len(), "{a:?}, prompt: {prompt}, beside: {beside}");
+            }
+            let single = run(&a, &qkv, &angles, &vec![1; rows], true, prompt);
+            let same = single.iter().zip(&whole).all(|(p, w)| p.to_bits() == w.to_bits());
+            assert!(same, "{a:?}, prompt: {prompt}, row by row");
         }
-        for beside in [false, true] {
-            let parts = run(&a, &qkv, &angles, &uneven(rows), beside);
-            let same = parts.iter().zip(&whole).all(|(p, w)| p.to_bits() == w.to_bits());
-            assert!(same && parts.len() == whole.len(), "{a:?}, beside: {beside}");
-        }
-        let single = run(&a, &qkv, &angles, &vec![1; rows], true);
-        assert!(single.iter().zip(&whole).all(|(p, w)| p.to_bits() == w.to_bits()), "{a:?} row by row");
     }
 }
 
 #[test]
 fn heads_of_one_group_need_not_fill_a_tile() {
     for (heads, kv_heads) in [(9, 3), (8, 1), (7, 7), (5, 1)] {
-        let a = Attention { heads, kv_heads, width: 16, scale: 0.2, window: None, style: RotaryStyle::Halves };
+        let a = Attention { heads, kv_heads, width: 32, scale: 0.2, window: None, style: RotaryStyle::Halves };
         let (qkv, angles) = (projections(&a, 70, 1.0), angles(&a, 70));
-        let whole = run(&a, &qkv, &angles, &[70], false);
         let expected = reference(&a, &qkv, &angles, 0);
-        for (f, e) in whole.iter().zip(&expected) {
-            assert!((f64::from(*f) - e).abs() < 4e-3, "{heads}/{kv_heads}: {f} {e}");
+        for prompt in [false, true] {
+            let whole = run(&a, &qkv, &angles, &[70], false, prompt);
+            for (f, e) in whole.iter().zip(&expected) {
+                assert!((f64::from(*f) - e).abs() < 4e-3, "{heads}/{kv_heads}, prompt: {prompt}: {f} {e}");
+            }
+            let parts = run(&a, &qkv, &angles, &uneven(70), true, prompt);
+            let same = parts.iter().zip(&whole).all(|(p, w)| p.to_bits() == w.to_bits());
+            assert!(same, "{heads}/{kv_heads}, prompt: {prompt}");
         }
-        let parts = run(&a, &qkv, &angles, &uneven(70), true);
-        assert!(parts.iter().zip(&whole).all(|(p, w)| p.to_bits() == w.to_bits()), "{heads}/{kv_heads}");
     }
 }
 
 /// Scores so far apart that weights vanish: nothing becomes a number that is none.
 #[test]
 fn large_scores_stay_numbers() {
-    let a = Attention { heads: 1, kv_heads: 1, width: 16, scale: 40.0, window: None, style: RotaryStyle::Halves };
+    let a = Attention { heads: 1, kv_heads: 1, width: 32, scale: 40.0, window: None, style: RotaryStyle::Halves };
     let (qkv, angles) = (projections(&a, 530, 2.0), angles(&a, 530));
-    let whole = run(&a, &qkv, &angles, &[530], false);
-    assert!(whole.iter().all(|x| x.abs() < 3.0), "a mean is inside what it is of");
-    let parts = run(&a, &qkv, &angles, &uneven(530), false);
-    assert!(parts.iter().zip(&whole).all(|(p, w)| p.to_bits() == w.to_bits()));
+    for prompt in [false, true] {
+        let whole = run(&a, &qkv, &angles, &[530], false, prompt);
+        assert!(whole.iter().all(|x| x.abs() < 3.0), "a mean is inside what it is of");
+        let parts = run(&a, &qkv, &angles, &uneven(530), false, prompt);
+        assert!(parts.iter().zip(&whole).all(|(p, w)| p.to_bits() == w.to_bits()));
+    }
+}
+
+/// With the processor's tiles, where it has them, every number is what the wider registers give, as near as sixteen bits
+/// of a factor can tell.
+#[test]
+fn tiles_give_what_registers_give() {
+    for (width, window) in [(64, None), (32, Some(40)), (96, Some(300)), (256, None)] {
+        let style = RotaryStyle::Halves;
+        let a = Attention { heads: 6, kv_heads: 2, width, scale: 1.0 / (width as f32).sqrt(), window, style };
+        let (qkv, angles) = (projections(&a, 700, 4.0), angles(&a, 700));
+        let [tiles, registers] = [true, false].map(|prompt| run(&a, &qkv, &angles, &[700], false, prompt));
+        let square = |x: f64| x * x;
+        let off: f64 = tiles.iter().zip(&registers).map(|(t, r)| square(f64::from(t - r))).sum();
+        let norm: f64 = registers.iter().map(|r| square(f64::from(*r))).sum();
+        let off = (off / norm).sqrt();
+        assert!(off < 1e-4, "{width} {window:?}: {off}");
+        #[cfg(target_arch = "x86_64")]
+        assert!(off > 0.0 || !amx::takes(width), "{width} {window:?}: the tiles were not used");
+    }
 }

@@ -36,14 +36,17 @@ pub(super) struct Tile<'a> {
     pub(super) positions: [usize; TILE],
 }
 
-/// Of each query, what one or several stretches have given so far, beside the weighted sums of values.
+/// What one or several stretches have given one query so far, beside the weighted sum of values.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Partial {
+pub(super) struct Share {
     /// The largest score; minus infinity where nothing was seen.
-    largest: [f32; TILE],
+    largest: f32,
     /// Sum of the weights, which are relative to the largest score's.
-    weight: [f32; TILE],
+    weight: f32,
 }
+
+/// Those of a tile's queries.
+pub(super) type Partial = [Share; TILE];
 
 /// Scores, then weights, of a stretch.
 pub(super) type Scores = [[f32; STRETCH]; TILE];
@@ -60,31 +63,36 @@ thread_local! {
     static ROOM: RefCell<Box<Room>> = RefCell::new(Box::new(Room { scores: [[0.0; STRETCH]; TILE], sums: Vec::new() }));
 }
 
-impl Partial {
-    pub(super) const EMPTY: Partial = Partial { largest: [f32::NEG_INFINITY; TILE], weight: [0.0; TILE] };
+impl Share {
+    pub(super) const NONE: Share = Share { largest: f32::NEG_INFINITY, weight: 0.0 };
 
-    /// Takes a later stretch in. `sums` and `part` have `width` numbers for each query.
-    pub(super) fn merge(&mut self, count: usize, sums: &mut [f32], other: &Partial, part: &[f32], width: usize) {
-        let rows = sums.chunks_exact_mut(width).zip(part.chunks_exact(width));
-        for (query, (sums, part)) in rows.enumerate().take(count) {
-            if other.weight[query] == 0.0 {
-                continue;
-            }
-            let largest = self.largest[query].max(other.largest[query]);
-            // Where nothing was seen before, the factor is e to less than -87: as good as zero, of sums that are zero.
-            let own = exp((self.largest[query] - largest).max(-87.0));
-            let others = exp((other.largest[query] - largest).max(-87.0));
-            self.largest[query] = largest;
-            self.weight[query] = self.weight[query] * own + other.weight[query] * others;
-            sums.iter_mut().zip(part).for_each(|(sum, part)| *sum = *sum * own + part * others);
+    /// Takes a later stretch in. `sums` and `part` are the two weighted sums.
+    #[inline(always)]
+    pub(super) fn merge(&mut self, sums: &mut [f32], other: Share, part: &[f32]) {
+        if other.weight == 0.0 {
+            return;
         }
+        let largest = self.largest.max(other.largest);
+        // Where nothing was seen before, the factor is e to less than -87: as good as zero, of sums that are zero.
+        let own = exp((self.largest - largest).max(-87.0));
+        let others = exp((other.largest - largest).max(-87.0));
+        self.largest = largest;
+        self.weight = self.weight * own + other.weight * others;
+        sums.iter_mut().zip(part).for_each(|(sum, part)| *sum = *sum * own + part * others);
     }
 
-    /// The weighted mean of one query.
-    pub(super) fn normalise(&self, query: usize, sums: &[f32], out: &mut [f32]) {
-        let factor = 1.0 / self.weight[query];
+    /// The weighted mean.
+    #[inline(always)]
+    pub(super) fn normalise(self, sums: &[f32], out: &mut [f32]) {
+        let factor = 1.0 / self.weight;
         out.iter_mut().zip(sums).for_each(|(out, sum)| *out = sum * factor);
     }
+}
+
+/// [`Share::merge`] for a tile's queries: `sums` and `part` have `width` numbers for each.
+pub(super) fn merge(total: &mut [Share], sums: &mut [f32], others: &[Share], part: &[f32], width: usize) {
+    let rows = sums.chunks_exact_mut(width).zip(part.chunks_exact(width));
+    total.iter_mut().zip(others).zip(rows).for_each(|((total, other), (sums, part))| total.merge(sums, *other, part));
 }
 
 impl Tile<'_> {
@@ -104,14 +112,14 @@ impl Tile<'_> {
     }
 
     fn stretches(&self, scores: &mut Scores, sums: &mut [f32], part: &mut [f32]) -> Partial {
-        let mut total = Partial::EMPTY;
+        let mut total = [Share::NONE; TILE];
         let (first, end) = (self.positions[0], self.positions[self.count - 1] + 1);
         for (turn, stretch) in self.shape.stretches(first, end).enumerate() {
             if turn == 0 {
                 total = self.partial(stretch, scores, sums);
             } else {
                 let partial = self.partial(stretch, scores, part);
-                total.merge(self.count, sums, &partial, part, self.shape.width);
+                merge(&mut total[..self.count], sums, &partial, part, self.shape.width);
             }
         }
         total
@@ -158,36 +166,41 @@ impl Tile<'_> {
     }
 }
 
-/// Scores to weights: e to the power of each less the largest; zero where a query does not look.
+/// Scores of a tile's queries to weights, query by query.
 #[inline(always)]
 pub(super) fn weigh(count: usize, seen: &dyn Fn(usize) -> Range<usize>, scores: &mut Scores) -> Partial {
-    const LANES: usize = 8;
-    let mut partial = Partial::EMPTY;
-    for (query, scores) in scores.iter_mut().enumerate().take(count) {
-        let seen = seen(query);
-        if seen.is_empty() {
-            scores.fill(0.0);
-            continue;
-        }
-        scores[..seen.start].fill(f32::NEG_INFINITY);
-        scores[seen.end..].fill(f32::NEG_INFINITY);
-        // Whole vectors: what is outside was just filled.
-        let (low, high) = (seen.start / LANES * LANES, seen.end.next_multiple_of(LANES));
-        let mut lanes = [f32::NEG_INFINITY; LANES];
-        for chunk in scores[low..high].chunks_exact(LANES) {
-            lanes.iter_mut().zip(chunk).for_each(|(lane, x)| *lane = if *x > *lane { *x } else { *lane });
-        }
-        let largest = lanes.into_iter().fold(f32::NEG_INFINITY, f32::max);
-        for x in &mut scores[low..high] {
-            *x = exp((*x - largest).max(-87.0));
-        }
-        scores[..seen.start].fill(0.0);
-        scores[seen.end..].fill(0.0);
-        let mut lanes = [0.0; LANES];
-        for chunk in scores[low..high].chunks_exact(LANES) {
-            lanes.iter_mut().zip(chunk).for_each(|(lane, x)| *lane += x);
-        }
-        (partial.largest[query], partial.weight[query]) = (largest, lanes.into_iter().sum());
+    let mut partial = [Share::NONE; TILE];
+    for (query, (share, scores)) in partial.iter_mut().zip(scores).enumerate().take(count) {
+        *share = weights(seen(query), scores);
     }
     partial
+}
+
+/// Scores to weights: e to the power of each less the largest; zero where the query does not look.
+#[inline(always)]
+pub(super) fn weights(seen: Range<usize>, scores: &mut [f32; STRETCH]) -> Share {
+    const LANES: usize = 8;
+    if seen.is_empty() {
+        scores.fill(0.0);
+        return Share::NONE;
+    }
+    scores[..seen.start].fill(f32::NEG_INFINITY);
+    scores[seen.end..].fill(f32::NEG_INFINITY);
+    // Whole vectors: what is outside was just filled.
+    let (low, high) = (seen.start / LANES * LANES, seen.end.next_multiple_of(LANES));
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    for chunk in scores[low..high].chunks_exact(LANES) {
+        lanes.iter_mut().zip(chunk).for_each(|(lane, x)| *lane = if *x > *lane { *x } else { *lane });
+    }
+    let largest = lanes.into_iter().fold(f32::NEG_INFINITY, f32::max);
+    for x in &mut scores[low..high] {
+        *x = exp((*x - largest).max(-87.0));
+    }
+    scores[..seen.start].fill(0.0);
+    scores[seen.end..].fill(0.0);
+    let mut lanes = [0.0; LANES];
+    for chunk in scores[low..high].chunks_exact(LANES) {
+        lanes.iter_mut().zip(chunk).for_each(|(lane, x)| *lane += x);
+    }
+    Share { largest, weight: lanes.into_iter().sum() }
 }

@@ -39,6 +39,8 @@ pub enum Act {
     Stall,
     /// Answers with this status and these headers.
     Status(u16, Vec<(&'static str, &'static str)>),
+    /// Answers with this status and this place at fault.
+    Blame(u16, &'static str),
     /// Streams these words and cuts the connection.
     Cut(&'static str),
     /// A 200 that is no answer.
@@ -187,7 +189,7 @@ async fn complete(State(tier): State<Arc<Scripted>>, request: Request<Body>) -> 
     let mut running = Running { count: Arc::clone(&tier.running), cancelled: Arc::clone(&tier.cancelled), done: false };
     if full {
         running.done = true;
-        return refuse(&tier, 429, &[("retry-after-ms", "50")]);
+        return refuse(&tier, 429, &[("retry-after-ms", "50")], None);
     }
     tier.bodies.lock().unwrap().push(body);
     tier.headers.lock().unwrap().push(head.headers);
@@ -233,7 +235,11 @@ async fn complete(State(tier): State<Arc<Scripted>>, request: Request<Body>) -> 
         Act::Stall => std::future::pending().await,
         Act::Status(status, headers) => {
             running.done = true;
-            refuse(&tier, status, &headers)
+            refuse(&tier, status, &headers, None)
+        }
+        Act::Blame(status, at) => {
+            running.done = true;
+            refuse(&tier, status, &[], Some(at))
         }
         Act::Cut(text) => answer(&tier, text, stream, chat, running, End::Cut),
         Act::Choices(choices, _) if !stream => {
@@ -282,12 +288,12 @@ fn vectors(tier: &Scripted) -> Response<Body> {
     response.header("content-type", "application/json").body(Body::from(answer.to_string())).unwrap()
 }
 
-fn refuse(tier: &Scripted, status: u16, headers: &[(&str, &str)]) -> Response<Body> {
+fn refuse(tier: &Scripted, status: u16, headers: &[(&str, &str)], at: Option<&str>) -> Response<Body> {
     let mut response = Response::builder().status(StatusCode::from_u16(status).unwrap());
     for (name, value) in headers {
         response = response.header(*name, *value);
     }
-    let body = json!({"error": {"message": "UPSTREAM-WORDS", "type": "x", "code": "upstream_code"}});
+    let body = json!({"error": {"message": "UPSTREAM-WORDS", "type": "x", "code": "upstream_code", "param": at}});
     response.header("endpoint-load-metrics", tier.load().to_header()).body(Body::from(body.to_string())).unwrap()
 }
 
