@@ -28,9 +28,18 @@ build() { # MODULE PACKAGE [NAME]
   echo "built $name in $((SECONDS - start)) s"
 }
 
+module() { # MODULE PATH: where the files of a pinned module are
+  (cd "$HERE/tools/$1" && go mod download "$2" && go list -m -f '{{.Dir}}' "$2")
+}
+
 for p in kube-apiserver kube-controller-manager kubectl; do build kubernetes k8s.io/kubernetes/cmd/$p; done
 build etcd go.etcd.io/etcd/server/v3 etcd
 build helm helm.sh/helm/v4/cmd/helm
+# A stock inference gateway: the endpoint picker with the kinds that its module brings, and Envoy.
+build epp sigs.k8s.io/gateway-api-inference-extension/cmd/epp
+[ "$PROGRAMS/crds" -nt "$BIN/epp" ] || { rm -rf "$PROGRAMS/crds"; mkdir "$PROGRAMS/crds"; cp "$(module epp sigs.k8s.io/gateway-api-inference-extension)"/config/crd/bases/*.yaml "$PROGRAMS/crds"; }
+envoy=$("$HERE/../../scripts/peer.sh" envoy)
+ln -sfn "$(echo "$envoy"/lib/python3*/site-packages/envoy/_bin/envoy)" "$BIN/envoy"
 [ "${1:-all}" = api-server ] && exit 0
 for p in kube-scheduler kubelet kube-proxy; do build kubernetes k8s.io/kubernetes/cmd/$p; done
 for p in containerd containerd-shim-runc-v2 ctr; do build containerd github.com/containerd/containerd/v2/cmd/$p; done

@@ -1,9 +1,11 @@
 //! Layer 3: a real API server without nodes: the kinds and their refusals, the charts, the operator and its permissions,
-//! the operator stopped and cut off wherever it can be, and two of it.
+//! the operator stopped and cut off wherever it can be, and two of it; agents behind a stock inference gateway.
 
 mod audit;
 mod charts;
 mod corpus;
+mod gateway;
+mod kubelet;
 mod operator;
 mod process;
 mod replicas;
@@ -35,6 +37,8 @@ pub enum Part {
     Faults,
     /// Two operators.
     Replicas,
+    /// Agents behind Envoy and the stock endpoint picker of the Gateway API Inference Extension.
+    Gateway,
 }
 
 /// Runs the suite, or one part of it.
@@ -64,6 +68,9 @@ pub async fn run(place: &Place, only: Option<Part>, until: Option<String>) -> an
     }
     if wanted(Part::Replicas) {
         replicas::pair(place, &server, &mut steps).await;
+    }
+    if wanted(Part::Gateway) {
+        gateway::steps(place, &server, &mut steps).await;
     }
     Ok(steps.end())
 }

@@ -31,7 +31,7 @@ impl Default for EngineConfig {
             max_sequences: 1,
             queue_limit: 8,
             prefill_chunk: 256,
-            step_limit: Duration::from_millis(40),
+            step_limit: Duration::from_millis(30),
             idle_tick: Duration::from_millis(250),
             clock: Clock::default(),
         }

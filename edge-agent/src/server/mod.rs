@@ -61,7 +61,10 @@ pub fn router(agent: Arc<Agent>) -> Router {
 
 /// The routes of `--gateway-listen`: the wire, and what endpoint pickers and load balancers ask of a model server.
 pub fn gateway(agent: Arc<Agent>, metrics: Metrics) -> Router {
+    let shown = agent.clone();
     let exposed = move |given: HeaderMap| {
+        // A picker asks many times a second and decides by what it reads: it gets the load of this moment.
+        shown.meters.observe(&shown.engine.load(), shown.engine.stats(), None);
         let metrics = metrics.clone();
         async move { admin::exposed(&metrics, &given) }
     };

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -28,6 +28,17 @@ struct Cache {
     num_gpu_blocks: u64,
     enable_prefix_caching: &'static str,
 }
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Adapters {
+    max_lora: u32,
+    running_lora_adapters: &'static str,
+    waiting_lora_adapters: &'static str,
+}
+
+/// An agent serves one model and no adapters. It says so, since a picker takes the lack of this metric for an error and
+/// then says nothing of the next one.
+const NO_ADAPTERS: Adapters = Adapters { max_lora: 0, running_lora_adapters: "", waiting_lora_adapters: "" };
 
 type Share = Gauge<f64, AtomicU64>;
 
@@ -68,6 +79,11 @@ impl Vllm {
         let facts = Cache { block_size: BLOCK_TOKENS as u64, num_gpu_blocks: blocks, enable_prefix_caching: "True" };
         cache.get_or_create(&facts).set(1);
         under.register("vllm:cache_config_info", "The KV cache", cache);
+        let adapters: Family<Adapters, Gauge> = Family::default();
+        // The protocol wants a time here: of several series the latest counts.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        adapters.get_or_create(&NO_ADAPTERS).set(now.as_secs().cast_signed());
+        under.register("vllm:lora_requests_info", "LoRA adapters: none", adapters);
         Self {
             running: gauge("vllm:num_requests_running", "Sequences that run"),
             waiting: gauge("vllm:num_requests_waiting", "Sequences that wait"),
@@ -146,12 +162,13 @@ mod tests {
 
     use super::*;
 
-    /// Every metric that the model server protocol of the Gateway API Inference Extension names for vLLM, LoRA apart.
-    const PROTOCOL: [&str; 4] = [
+    /// Every metric that the model server protocol of the Gateway API Inference Extension names for vLLM.
+    const PROTOCOL: [&str; 5] = [
         "vllm:num_requests_waiting",
         "vllm:num_requests_running",
         "vllm:kv_cache_usage_perc",
         "vllm:cache_config_info",
+        "vllm:lora_requests_info",
     ];
 
     fn registered() -> (Metrics, Vllm) {
@@ -200,6 +217,12 @@ mod tests {
         for part in [labels, "block_size=\"16\"", "num_gpu_blocks=\"128\"", "} 1"] {
             assert!(info.contains(part), "{part} is not in {info}");
         }
+        // The same for adapters, with the time as its value.
+        let lora = text.lines().find(|l| l.starts_with("vllm:lora_requests_info{")).unwrap();
+        for part in [labels, "max_lora=\"0\"", "running_lora_adapters=\"\"", "waiting_lora_adapters=\"\""] {
+            assert!(lora.contains(part), "{part} is not in {lora}");
+        }
+        assert!(lora.rsplit(' ').next().unwrap().parse::<u64>().unwrap() > 1_700_000_000, "{lora}");
         let success = text.lines().find(|l| l.starts_with("vllm:request_success_total{")).unwrap();
         assert!(success.contains("finished_reason=\"length\"") && success.ends_with(" 1"), "{success}");
     }

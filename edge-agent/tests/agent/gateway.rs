@@ -59,6 +59,11 @@ async fn a_gateway_finds_what_the_model_server_protocol_says() {
         value.parse().unwrap()
     };
     assert_eq!((before[info], label("block_size")), (1.0, 16));
+    let lora: Vec<&String> = before.keys().filter(|name| name.starts_with("vllm:lora_requests_info{")).collect();
+    let [lora] = lora[..] else { panic!("one statement on adapters: {lora:?}") };
+    for none in ["max_lora=\"0\"", "running_lora_adapters=\"\"", "waiting_lora_adapters=\"\""] {
+        assert!(lora.contains(none), "{none} is not in {lora}");
+    }
     let status = agent.get(agent.plain, "/terrace/status").await.json();
     assert_eq!(label("num_gpu_blocks"), status["load"]["totalKvBlocks"].as_u64().unwrap());
 
@@ -108,6 +113,18 @@ async fn a_gateway_finds_what_the_model_server_protocol_says() {
     assert!(agent.get(agent.admin, "/metrics").await.text().contains("vllm:num_requests_running{"));
     let local = agent.get(agent.plain, "/v1/models").await;
     assert!(named(local.headers["endpoint-load-metrics"].to_str().unwrap())["slots"].is_number());
+}
+
+/// Regression: the gauges were up to a second old, and a picker that asks twenty times a second sent a burst to one agent.
+#[tokio::test]
+async fn the_first_look_shows_the_load_of_this_moment() {
+    let Some(agent) = Agent::start(&["--gateway-listen", "127.0.0.1:0"]).await else { return };
+    let body = with(chat("Write a long novel.", 3000), json!({"stream": true, "temperature": 1.5, "seed": 3}));
+    let mut running = agent.send(agent.json("/v1/chat/completions", &body)).await;
+    assert!(running.body_mut().frame().await.unwrap().unwrap().is_data());
+    let (samples, _) = metrics(&agent).await;
+    assert_eq!(samples[&format!("vllm:num_requests_running{{model_name=\"{MODEL}\",engine=\"0\"}}")], 1.0);
+    assert!(samples[&format!("vllm:kv_cache_usage_perc{{model_name=\"{MODEL}\",engine=\"0\"}}")] > 0.0);
 }
 
 #[tokio::test]

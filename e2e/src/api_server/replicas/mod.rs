@@ -3,7 +3,6 @@
 
 mod faults;
 mod handover;
-mod kubelet;
 mod objects;
 mod ownership;
 mod pair;
@@ -18,6 +17,7 @@ use anyhow::ensure;
 use serde_json::{Value, json};
 
 use super::audit::{Audit, Request};
+use super::kubelet;
 use super::rest::Rest;
 use super::server::ApiServer;
 use crate::steps::Steps;

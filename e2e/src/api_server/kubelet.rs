@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::rest::Rest;
+use super::rest::Rest;
 use crate::wait::{self, secs};
 
 /// The only node.
@@ -26,18 +26,26 @@ pub(super) async fn run(rest: &Rest, namespace: &str, count: usize) -> anyhow::R
         Ok(pods)
     })
     .await?;
-    let now = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second())?.to_string();
     for (at, pod) in pods.iter().enumerate() {
         let name = pod["metadata"]["name"].as_str().unwrap_or_default();
         let target = json!({"apiVersion": "v1", "kind": "Node", "name": NODE});
         let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target});
         rest.post(&format!("{all}/{name}/binding"), &binding).await?;
         // An address of the loopback: whoever asks there is refused at once.
-        let ip = format!("127.9.0.{}", at + 1);
-        let condition = |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": now});
-        let status = json!({"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}],
-            "conditions": [condition("PodScheduled"), condition("ContainersReady"), condition("Ready")]});
-        rest.patch(&format!("{all}/{name}/status"), &json!({"status": status})).await?;
+        state(rest, namespace, name, &format!("127.9.0.{}", at + 1), true).await?;
     }
     Ok(pods)
+}
+
+/// Says that a pod runs at this address, and whether it is ready.
+pub(super) async fn state(rest: &Rest, namespace: &str, name: &str, ip: &str, ready: bool) -> anyhow::Result<()> {
+    let now = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second())?.to_string();
+    let condition = |kind: &str, holds: bool| {
+        let holds = if holds { "True" } else { "False" };
+        json!({"type": kind, "status": holds, "lastTransitionTime": now})
+    };
+    let conditions = [condition("PodScheduled", true), condition("ContainersReady", ready), condition("Ready", ready)];
+    let status = json!({"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "conditions": conditions});
+    let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/status");
+    rest.patch(&path, &json!({"status": status})).await.map(drop)
 }
