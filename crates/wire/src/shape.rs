@@ -253,9 +253,10 @@ fn check_field(value: &Value, kind: Kind, at: &Pointer) -> Result<(), ErrorBody>
             let fits = value.as_i64().is_some_and(|n| (low..=high).contains(&n));
             must(fits, format_args!("a whole number from {low} to {high}"))
         }
-        Number(low, high) => {
-            must(value.as_f64().is_some_and(|n| (low..=high).contains(&n)), format_args!("a number from {low} to {high}"))
-        }
+        Number(low, high) => must(
+            value.as_f64().is_some_and(|n| (low..=high).contains(&n)),
+            format_args!("a number from {low} to {high}"),
+        ),
         Flags(names) => {
             let object = value.as_object().ok_or_else(|| ErrorBody::invalid(at, "must be an object"))?;
             let wrong = |name: &&&str| object.get(**name).is_some_and(|flag| !flag.is_boolean() && !flag.is_null());

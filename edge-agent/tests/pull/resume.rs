@@ -185,6 +185,20 @@ async fn a_source_that_trickles_ends_like_one_that_is_silent() {
     }
 }
 
+/// Who waits for two seconds in all does not wait for the next byte for twenty.
+#[tokio::test]
+async fn a_silent_source_ends_within_a_patience_that_is_short() {
+    let (bytes, cache) = (body(), tempfile::tempdir().unwrap());
+    let file = bytes.clone();
+    let server =
+        Server::start(move |_, head| vec![Act::Send(cut(ranged(head, &file, "\"v1\""), 100_000)), Act::Stall]).await;
+    let source = Source { patience: Duration::from_secs(2), ..server.source(&bytes, cache.path()) };
+    assert!(source.stall > Duration::from_secs(10));
+    let error = tokio::time::timeout(Duration::from_secs(9), pull(&source)).await.expect("too long").unwrap_err();
+    assert_eq!(error.reason(), AgentFailure::Unreachable);
+    assert!(error.to_string().contains("no more bytes within 2 s"), "{error}");
+}
+
 /// Each attempt brought bytes, so patience began anew with each: it went on for ever.
 #[tokio::test]
 async fn a_source_that_cuts_and_begins_anew_ends_with_what_it_did() {

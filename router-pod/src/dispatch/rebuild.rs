@@ -43,11 +43,7 @@ impl Tokens {
         let usage = usage?;
         let count = |name: &str| usage.get(name).and_then(Value::as_u64);
         let cached = usage.get("prompt_tokens_details").and_then(|details| details.get("cached_tokens")?.as_u64());
-        Some(Self {
-            input: count("prompt_tokens")?,
-            output: count("completion_tokens")?,
-            cached: cached.unwrap_or(0),
-        })
+        Some(Self { input: count("prompt_tokens")?, output: count("completion_tokens")?, cached: cached.unwrap_or(0) })
     }
 
     /// Reads the `usage` of embeddings, which have no output.

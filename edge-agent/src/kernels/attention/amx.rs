@@ -4,14 +4,14 @@
 //! kept in 16 bits all. A product is `high * high + high * low + low * high`, summed in 32 bits; what is left away, low
 //! times low, is below 2^-16 of it. The keys and values of a stretch become tiles once for [`QUERIES`] queries.
 
-use std::arch::asm;
 use std::arch::x86_64::*;
 use std::cell::RefCell;
 use std::sync::OnceLock;
 
 use half::f16;
 
-use super::tile::{Share, weights};
+use super::halves::{halve, multiply, place};
+use super::tile::Share;
 use super::{Attention, BLOCK_TOKENS, Portion, RotaryStyle, STRETCH, Span, Task};
 use crate::device::Cpu;
 use crate::kernels::amx::{ROWS, TILE, Tile, ZERO, configure};
@@ -32,16 +32,18 @@ struct Room {
     values: Vec<Tile>,
     /// Of a pair of tiles of queries: `[step][2 tiles][2]`.
     queries: Vec<Tile>,
-    /// Scores, then weights, of such a pair, and those weights as `queries`.
+    /// Scores of such a pair.
     scores: Vec<[f32; STRETCH]>,
+    /// Their weights, as `queries`.
     weights: Vec<Tile>,
-    /// Weighted sums of all queries, and those of a pair over one stretch.
-    sums: Vec<f32>,
+    /// Weighted sums of a pair over one stretch.
     part: Vec<f32>,
 }
 
 thread_local! {
     static ROOM: RefCell<Room> = RefCell::new(Room::default());
+    /// Weighted sums of all queries of a whole task.
+    static SUMS: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Whether attention with heads of this width is computed here, on a processor with AMX: compared with the narrower form
@@ -70,7 +72,7 @@ fn difference() -> f64 {
     let blocks: Vec<u32> = (0..TOKENS.div_ceil(BLOCK_TOKENS) as u32).collect();
     let span = Span { blocks: &blocks, position: 0, len: TOKENS, prompt: true };
     // The last queries: they see more than one stretch.
-    let task = Task { span, row: 0, kv_head: 0, first: 2 * TOKENS - 10, count: 10, part: Portion::Tiles };
+    let task = Task { span, row: 0, kv_head: 0, first: 2 * TOKENS - 10, count: 10, part: Portion::Whole, tiles: true };
     let (mut off, mut norm) = (0.0, 0.0);
     let mut found = vec![vec![f32::NAN; STEP]; task.count];
     whole(&a, &task, &queries, &keys, &values, |query, share, sums| share.normalise(sums, &mut found[query]));
@@ -97,33 +99,54 @@ pub(super) fn whole(
     values: &[f16],
     mut finish: impl FnMut(usize, Share, &[f32]),
 ) {
-    ROOM.with_borrow_mut(|room| {
-        room.sums.clear();
-        room.sums.resize(task.count * a.width, 0.0);
+    SUMS.with_borrow_mut(|sums| {
+        sums.clear();
+        sums.resize(task.count * a.width, 0.0);
         let mut shares = [Share::NONE; QUERIES];
+        let shares = &mut shares[..task.count];
         let position = |query: usize| task.span.position + a.query(task, query).0;
+        for at in a.stretches(position(0), position(task.count - 1) + 1) {
+            stretch(a, task, at, queries, keys, values, shares, sums);
+        }
+        let all = shares.iter().zip(sums.chunks_exact(a.width));
+        all.enumerate().for_each(|(query, (share, sums))| finish(query, *share, sums));
+    });
+}
+
+/// Over one stretch, merged into what is there already. The processor has AMX.
+#[expect(clippy::too_many_arguments, reason = "two callers, and a struct of them would be made for each call")]
+pub(super) fn stretch(
+    a: &Attention,
+    task: &Task<'_>,
+    stretch: usize,
+    queries: &[f32],
+    keys: &[f16],
+    values: &[f16],
+    shares: &mut [Share],
+    sums: &mut [f32],
+) {
+    let start = stretch * STRETCH;
+    let seen = |query: usize| {
+        let visible = a.visible(task.span.position + a.query(task, query).0);
+        visible.start.clamp(start, start + STRETCH) - start..visible.end.clamp(start, start + STRETCH) - start
+    };
+    let all = seen(0).start..seen(task.count - 1).end;
+    if all.is_empty() {
+        return;
+    }
+    ROOM.with_borrow_mut(|room| {
+        room.resize(a.width);
         let _configured = configure();
-        for stretch in a.stretches(position(0), position(task.count - 1) + 1) {
-            let start = stretch * STRETCH;
-            let seen = |query: usize| {
-                let visible = a.visible(position(query));
-                visible.start.clamp(start, start + STRETCH) - start..visible.end.clamp(start, start + STRETCH) - start
-            };
-            let all = seen(0).start..seen(task.count - 1).end;
-            room.resize(a.width);
-            // SAFETY: a processor with AMX has AVX-512.
-            unsafe {
-                room.unpack(a, task, &task.span.blocks[start / BLOCK_TOKENS..], all, keys, values);
-                for first in (0..task.count).step_by(PAIR) {
-                    let count = PAIR.min(task.count - first);
-                    let query = |query: usize| &queries[a.place(task, first + query)..][..a.width];
-                    let shares = &mut shares[first..first + count];
-                    room.pair(a.width, first, count, &query, &|query| seen(first + query), shares);
-                }
+        let both = shares.chunks_mut(PAIR).zip(sums.chunks_mut(PAIR * a.width)).enumerate();
+        // SAFETY: a processor with AMX has AVX-512.
+        unsafe {
+            room.unpack(a, task, &task.span.blocks[start / BLOCK_TOKENS..], all, keys, values);
+            for (pair, (shares, sums)) in both {
+                let first = pair * PAIR;
+                let query = |query: usize| &queries[a.place(task, first + query)..][..a.width];
+                room.pair(a.width, &query, &|query| seen(first + query), shares, sums);
             }
         }
-        let all = shares.iter().zip(room.sums.chunks_exact(a.width)).take(task.count);
-        all.enumerate().for_each(|(query, (share, sums))| finish(query, *share, sums));
     });
 }
 
@@ -153,14 +176,17 @@ impl Room {
         values: &[f16],
     ) {
         let (steps, nothing) = (a.width / STEP, [f16::ZERO; BLOCK_TOKENS]);
-        for block in seen.start / BLOCK_TOKENS..seen.end.div_ceil(BLOCK_TOKENS) {
-            let of = a.at(blocks[block], task.kv_head);
+        let around = seen.start / BLOCK_TOKENS..seen.end.div_ceil(BLOCK_TOKENS);
+        for (block, number) in around.clone().zip(&blocks[around]) {
+            let of = a.at(*number, task.kv_head);
             let (keys, values) = (&keys[of.clone()], &values[of]);
             for (pair, numbers) in keys.chunks_exact(2 * BLOCK_TOKENS).enumerate() {
                 let (step, row) = (pair / ROWS, pair % ROWS);
                 let tile = ((block / 2 * steps + step) * 2 + block % 2) * 2;
                 // SAFETY: two rows of sixteen.
-                unsafe { place(numbers.as_ptr(), numbers.as_ptr().add(BLOCK_TOKENS), row, &mut self.keys[tile..tile + 2]) };
+                unsafe {
+                    place(numbers.as_ptr(), numbers.as_ptr().add(BLOCK_TOKENS), row, &mut self.keys[tile..tile + 2])
+                };
             }
             for slot in (0..BLOCK_TOKENS).step_by(2) {
                 let at = block * BLOCK_TOKENS + slot;
@@ -196,12 +222,12 @@ impl Room {
     unsafe fn pair<'a>(
         &mut self,
         width: usize,
-        first: usize,
-        count: usize,
         query: &dyn Fn(usize) -> &'a [f32],
         seen: &dyn Fn(usize) -> std::ops::Range<usize>,
         shares: &mut [Share],
+        sums: &mut [f32],
     ) {
+        let count = shares.len();
         let all = seen(0).start..seen(count - 1).end;
         if all.is_empty() {
             return;
@@ -209,7 +235,11 @@ impl Room {
         let (steps, pairs) = (width / STEP, all.start / STEP..all.end.div_ceil(STEP));
         // Rows that are no query's keep what they had: nobody reads what becomes of it.
         for row in 0..count {
-            halve(query(row), row, 0, &mut self.queries);
+            for (step, numbers) in query(row).chunks_exact(STEP).enumerate() {
+                // SAFETY: a step has 32 numbers.
+                let numbers = unsafe { [_mm512_loadu_ps(numbers.as_ptr()), _mm512_loadu_ps(numbers.as_ptr().add(16))] };
+                halve(numbers, row, step, &mut self.queries);
+            }
         }
         for pair in pairs.clone() {
             let keys = &self.keys[pair * steps * 4..(pair + 1) * steps * 4];
@@ -218,8 +248,7 @@ impl Room {
         }
         let mut parts = [Share::NONE; PAIR];
         for (row, part) in parts.iter_mut().enumerate().take(count) {
-            *part = weights(seen(row), &mut self.scores[row]);
-            halve(&self.scores[row][pairs.start * STEP..pairs.end * STEP], row, pairs.start, &mut self.weights);
+            *part = weigh(&self.scores[row], seen(row), row, pairs.clone(), &mut self.weights);
         }
         let weights = &self.weights[pairs.start * 4..pairs.end * 4];
         for column in 0..width / PAIR {
@@ -228,115 +257,56 @@ impl Room {
             // SAFETY: whole steps; `part` has rows of `width`, and `column` is inside them.
             unsafe { multiply(weights, values, self.part.as_mut_ptr().add(column * PAIR), width) };
         }
-        let sums = self.sums[first * width..].chunks_exact_mut(width).zip(self.part.chunks_exact(width));
+        let sums = sums.chunks_exact_mut(width).zip(self.part.chunks_exact(width));
         for ((share, part), (sums, from)) in shares.iter_mut().zip(parts).zip(sums) {
             share.merge(sums, part, from);
         }
     }
 }
 
-/// A row of two tiles of weights from sixteen numbers and their followers: `[16][2]`, the upper halves and what they leave.
-///
-/// # Safety
-/// Both are good for sixteen numbers, and the processor has AVX-512.
+/// Scores of those steps to weights, as a row of tiles: e to the power of each less the largest; zero where the query does
+/// not look.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn place(a: *const f16, b: *const f16, row: usize, to: &mut [Tile]) {
-    // SAFETY: the caller's promise; a tile has sixteen rows of 64 bytes.
-    unsafe {
-        let upper = _mm512_set1_epi32(0xffff_0000_u32 as i32);
-        let number = |at: *const f16| _mm512_cvtph_ps(_mm256_loadu_si256(at.cast()));
-        let high = |x: __m512| _mm512_and_si512(_mm512_castps_si512(x), upper);
-        let (a, b) = (number(a), number(b));
-        let (high_a, high_b) = (high(a), high(b));
-        let low_a = _mm512_castps_si512(_mm512_sub_ps(a, _mm512_castsi512_ps(high_a)));
-        let low_b = _mm512_castps_si512(_mm512_sub_ps(b, _mm512_castsi512_ps(high_b)));
-        let both = |a, b| _mm512_or_si512(_mm512_srli_epi32(a, 16), _mm512_and_si512(b, upper));
-        for (tile, numbers) in to.iter_mut().zip([both(high_a, high_b), both(low_a, low_b)]) {
-            _mm512_store_si512(tile.0.as_mut_ptr().add(row * 64).cast(), numbers);
-        }
+fn weigh(
+    scores: &[f32; STRETCH],
+    seen: std::ops::Range<usize>,
+    row: usize,
+    steps: std::ops::Range<usize>,
+    to: &mut [Tile],
+) -> Share {
+    let below = |end: usize, at: usize| ((1u32 << end.saturating_sub(at).min(16)) - 1) as u16;
+    let mask = |at: usize| below(seen.end, at) & !below(seen.start, at);
+    let least = _mm512_set1_ps(f32::NEG_INFINITY);
+    // SAFETY: `at` is a vector's beginning inside of the scores.
+    let load = |at: usize| unsafe { _mm512_mask_loadu_ps(least, mask(at), scores[at..at + 16].as_ptr()) };
+    let mut most = least;
+    for at in (steps.start * STEP..steps.end * STEP).step_by(16) {
+        most = _mm512_max_ps(most, load(at));
     }
+    let largest = _mm512_reduce_max_ps(most);
+    let (most, mut sum) = (_mm512_set1_ps(largest), _mm512_setzero_ps());
+    for step in steps {
+        // Not by `map`: what is compiled for all processors takes no code for this one in.
+        let weight = |at: usize| _mm512_maskz_mov_ps(mask(at), exp(_mm512_sub_ps(load(at), most)));
+        let weights = [weight(step * STEP), weight(step * STEP + 16)];
+        sum = _mm512_add_ps(sum, _mm512_add_ps(weights[0], weights[1]));
+        halve(weights, row, step, to);
+    }
+    Share { largest, weight: _mm512_reduce_add_ps(sum) }
 }
 
-/// A row of two tiles of queries, `[step][2 tiles][2]` from step `first` on: upper halves and what they leave, rounded.
+/// e^x for x up to 0: 2^n times a polynomial (Cephes' `exp2f`). Within 2 units in the last place; zero where that is too
+/// small to be told.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
-fn halve(from: &[f32], row: usize, first: usize, to: &mut [Tile]) {
-    for (step, numbers) in from.chunks_exact(STEP).enumerate() {
-        let tile = ((first + step) * 2 + row / ROWS) * 2;
-        let (high, low) = to[tile..tile + 2].split_at_mut(1);
-        for half in 0..2 {
-            // SAFETY: sixteen numbers of 32; a tile has sixteen rows of 64 bytes.
-            unsafe {
-                let x = _mm512_loadu_ps(numbers.as_ptr().add(half * 16));
-                let bits = _mm512_castps_si512(x);
-                let upper = _mm512_and_si512(bits, _mm512_set1_epi32(0xffff_0000_u32 as i32));
-                let rest = _mm512_castps_si512(_mm512_sub_ps(x, _mm512_castsi512_ps(upper)));
-                let rest = _mm512_add_epi32(rest, _mm512_set1_epi32(0x8000));
-                let place = row % ROWS * 64 + half * 32;
-                for (tile, bits) in [(&mut high[0], bits), (&mut low[0], rest)] {
-                    let numbers = _mm512_cvtepi32_epi16(_mm512_srli_epi32(bits, 16));
-                    _mm256_storeu_si256(tile.0.as_mut_ptr().add(place).cast(), numbers);
-                }
-            }
-        }
+fn exp(x: __m512) -> __m512 {
+    let x = _mm512_mul_ps(x, _mm512_set1_ps(std::f32::consts::LOG2_E));
+    let n = _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x);
+    let r = _mm512_sub_ps(x, n);
+    let mut p = _mm512_set1_ps(1.535_336_2e-4);
+    for c in [1.339_887_4e-3, 9.618_437e-3, 5.550_332_5e-2, 0.240_226_48, std::f32::consts::LN_2, 1.0] {
+        p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(c));
     }
-}
-
-/// Two tiles of rows, `[steps][2][2]`, with two of columns, as many: 32 by 32 sums, to rows of `stride` numbers.
-///
-/// # Safety
-/// Tiles are configured, and `out` has room.
-unsafe fn multiply(rows: &[Tile], columns: &[Tile], out: *mut f32, stride: usize) {
-    assert!(!rows.is_empty() && rows.len() == columns.len() && rows.len().is_multiple_of(4), "tiles of another shape");
-    // SAFETY: reads whole steps of both, writes the four tiles of the result. Tiles are only named here.
-    unsafe {
-        asm!(
-            "tilezero tmm0",
-            "tilezero tmm1",
-            "tilezero tmm2",
-            "tilezero tmm3",
-            "2:",
-            "tileloadd tmm4, [{x} + {line}]",
-            "tileloadd tmm6, [{w} + {line}]",
-            "tdpbf16ps tmm0, tmm4, tmm6",
-            "tileloadd tmm7, [{w} + {line} + 2048]",
-            "tdpbf16ps tmm1, tmm4, tmm7",
-            "tileloadd tmm5, [{x} + {line} + 2048]",
-            "tdpbf16ps tmm2, tmm5, tmm6",
-            "tdpbf16ps tmm3, tmm5, tmm7",
-            "tileloadd tmm6, [{w} + {line} + 1024]",
-            "tdpbf16ps tmm0, tmm4, tmm6",
-            "tileloadd tmm7, [{w} + {line} + 3072]",
-            "tdpbf16ps tmm1, tmm4, tmm7",
-            "tileloadd tmm4, [{x} + {line} + 1024]",
-            "tdpbf16ps tmm2, tmm5, tmm6",
-            "tileloadd tmm6, [{w} + {line}]",
-            "tdpbf16ps tmm3, tmm5, tmm7",
-            "tileloadd tmm7, [{w} + {line} + 2048]",
-            "tdpbf16ps tmm0, tmm4, tmm6",
-            "tileloadd tmm5, [{x} + {line} + 3072]",
-            "tdpbf16ps tmm1, tmm4, tmm7",
-            "tdpbf16ps tmm2, tmm5, tmm6",
-            "tdpbf16ps tmm3, tmm5, tmm7",
-            "add {x}, 4096",
-            "add {w}, 4096",
-            "dec {steps}",
-            "jnz 2b",
-            "tilestored [{out} + {stride}], tmm0",
-            "tilestored [{out} + {stride} + 64], tmm1",
-            "tilestored [{next} + {stride}], tmm2",
-            "tilestored [{next} + {stride} + 64], tmm3",
-            x = inout(reg) rows.as_ptr() => _,
-            w = inout(reg) columns.as_ptr() => _,
-            steps = inout(reg) rows.len() / 4 => _,
-            line = in(reg) 64usize,
-            stride = in(reg) stride * 4,
-            out = in(reg) out,
-            next = in(reg) out.add(ROWS * stride),
-            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
-            options(nostack),
-        );
-    }
+    _mm512_scalef_ps(p, n)
 }

@@ -9,6 +9,8 @@
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
+#[cfg(target_arch = "x86_64")]
+mod halves;
 mod tile;
 #[cfg(target_arch = "x86_64")]
 mod wide;
@@ -75,6 +77,8 @@ struct Task<'a> {
     first: usize,
     count: usize,
     part: Portion,
+    /// With the processor's tiles.
+    tiles: bool,
 }
 
 /// How much of what its queries see is a task's.
@@ -82,9 +86,7 @@ struct Task<'a> {
 enum Portion {
     /// All of it.
     Whole,
-    /// All of it, with the processor's tiles.
-    Tiles,
-    /// This stretch; where its result waits to be merged.
+    /// This stretch; among which queries its result waits to be merged.
     Stretch(usize, usize),
 }
 
@@ -127,10 +129,10 @@ impl Attention {
         let seen = |s: &Span<'_>| s.len * s.position + s.len * (s.len + 1) / 2;
         let parallel = spans.iter().map(seen).sum::<usize>() * self.heads * self.width > 40_000;
         let (tasks, waiting) = self.tasks(spans);
-        let mut partials = vec![[Share::NONE; TILE]; waiting];
-        let mut sums = vec![0.0; waiting * TILE * self.width];
+        let mut shares = vec![Share::NONE; waiting];
+        let mut sums = vec![0.0; waiting * self.width];
         {
-            let (out, partials, sums) = (Parts::new(out), Parts::new(&mut partials), Parts::new(&mut sums));
+            let (out, shares, sums) = (Parts::new(out), Parts::new(&mut shares), Parts::new(&mut sums));
             let (keys, values) = (&*keys, &*values);
             for_each(tasks.len(), parallel, |index| {
                 let task = &tasks[index];
@@ -138,16 +140,22 @@ impl Attention {
                     // SAFETY: each query has its own numbers of the result, and each is one task's.
                     share.normalise(sums, unsafe { out.part(self.place(task, query), self.width) });
                 };
+                // SAFETY: those queries are one task's.
+                let waiting = |place: usize| unsafe {
+                    (shares.part(place, task.count), sums.part(place * self.width, task.count * self.width))
+                };
                 match task.part {
                     #[cfg(target_arch = "x86_64")]
-                    Portion::Tiles => amx::whole(self, task, &queries, keys, values, finish),
-                    #[cfg(not(target_arch = "x86_64"))]
-                    Portion::Tiles => unreachable!("x86-64 alone has tiles"),
+                    Portion::Whole if task.tiles => amx::whole(self, task, &queries, keys, values, finish),
+                    #[cfg(target_arch = "x86_64")]
+                    Portion::Stretch(stretch, place) if task.tiles => {
+                        let (shares, sums) = waiting(place);
+                        amx::stretch(self, task, stretch, &queries, keys, values, shares, sums);
+                    }
                     Portion::Stretch(stretch, place) => {
-                        let size = TILE * self.width;
-                        // SAFETY: each place is one task's.
-                        let (partial, sums) = unsafe { (partials.part(place, 1), sums.part(place * size, size)) };
-                        partial[0] = self.tile(task, &queries, keys, values).stretch(stretch, sums);
+                        let (shares, sums) = waiting(place);
+                        let partial = self.tile(task, &queries, keys, values).stretch(stretch, sums);
+                        shares.copy_from_slice(&partial[..task.count]);
                     }
                     Portion::Whole => self.tile(task, &queries, keys, values).whole(|total, sums| {
                         let all = total.into_iter().zip(sums.chunks_exact(self.width)).take(task.count);
@@ -156,7 +164,7 @@ impl Attention {
                 }
             });
         }
-        self.merge(&tasks, &mut partials, &mut sums, out);
+        self.merge(&tasks, &mut shares, &mut sums, out);
     }
 
     /// Turns queries and keys to their positions; keys and values go to the cache.
@@ -222,7 +230,7 @@ impl Attention {
     }
 
     /// Cuts the work up. A span of few queries is cut by stretches, so that one long sequence keeps every thread busy;
-    /// their results wait to be merged. Returns also how many do.
+    /// their results wait to be merged. Returns also for how many queries.
     fn tasks<'a>(&self, spans: &[Span<'a>]) -> (Vec<Task<'a>>, usize) {
         let group = self.heads / self.kv_heads;
         let (most, mut tasks, mut row, mut waiting) = (tile::queries(), Vec::new(), 0, 0);
@@ -234,19 +242,18 @@ impl Attention {
             let tiles = false;
             #[cfg(target_arch = "x86_64")]
             let most = if tiles { amx::QUERIES } else { most };
-            let all = if tiles { Portion::Tiles } else { Portion::Whole };
             for kv_head in 0..self.kv_heads {
-                if queries <= most && !tiles {
+                if queries <= most {
                     for stretch in self.stretches(span.position, span.position + span.len) {
                         let part = Portion::Stretch(stretch, waiting);
-                        tasks.push(Task { span, row, kv_head, first: 0, count: queries, part });
-                        waiting += 1;
+                        tasks.push(Task { span, row, kv_head, first: 0, count: queries, part, tiles });
+                        waiting += queries;
                     }
                     continue;
                 }
                 for first in (0..queries).step_by(most) {
                     let count = (queries - first).min(most);
-                    tasks.push(Task { span, row, kv_head, first, count, part: all });
+                    tasks.push(Task { span, row, kv_head, first, count, part: Portion::Whole, tiles });
                 }
             }
             row += span.len;
@@ -296,27 +303,20 @@ impl Attention {
     }
 
     /// Merges what the stretches of short spans gave, in their order.
-    fn merge(&self, tasks: &[Task<'_>], partials: &mut [[Share; TILE]], sums: &mut [f32], out: &mut [f32]) {
-        let size = TILE * self.width;
-        let mut at = 0;
-        while at < tasks.len() {
-            let task = &tasks[at];
-            let Portion::Stretch(_, place) = task.part else {
-                at += 1;
-                continue;
-            };
-            let same = |other: &&Task<'_>| (other.row, other.kv_head) == (task.row, task.kv_head);
-            let count = tasks[at..].iter().take_while(same).count();
-            let (total, rest) = sums[place * size..(place + count) * size].split_at_mut(size);
-            let mut shares = partials[place];
-            for (partial, part) in partials[place + 1..place + count].iter().zip(rest.chunks_exact(size)) {
-                merge(&mut shares[..task.count], total, partial, part, self.width);
+    fn merge(&self, tasks: &[Task<'_>], shares: &mut [Share], sums: &mut [f32], out: &mut [f32]) {
+        let same = |a: &Task<'_>, b: &Task<'_>| (a.row, a.kv_head) == (b.row, b.kv_head);
+        for stretches in tasks.chunk_by(same) {
+            let Some(Task { count, part: Portion::Stretch(_, place), .. }) = stretches.first() else { continue };
+            let size = count * self.width;
+            let (shares, others) = shares[*place..][..stretches.len() * count].split_at_mut(*count);
+            let (sums, parts) = sums[place * self.width..][..stretches.len() * size].split_at_mut(size);
+            for (others, part) in others.chunks_exact(*count).zip(parts.chunks_exact(size)) {
+                merge(shares, sums, others, part, self.width);
             }
-            for (query, (share, from)) in shares.iter().zip(total.chunks_exact(self.width)).enumerate().take(task.count) {
-                let to = self.place(task, query);
+            for (query, (share, from)) in shares.iter().zip(sums.chunks_exact(self.width)).enumerate() {
+                let to = self.place(&stretches[0], query);
                 share.normalise(from, &mut out[to..to + self.width]);
             }
-            at += count;
         }
     }
 }

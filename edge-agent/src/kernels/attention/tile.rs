@@ -40,9 +40,9 @@ pub(super) struct Tile<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Share {
     /// The largest score; minus infinity where nothing was seen.
-    largest: f32,
+    pub(super) largest: f32,
     /// Sum of the weights, which are relative to the largest score's.
-    weight: f32,
+    pub(super) weight: f32,
 }
 
 /// Those of a tile's queries.
@@ -106,7 +106,7 @@ impl Tile<'_> {
         });
     }
 
-    /// Over one stretch. `sums` has room for a tile.
+    /// Over one stretch. `sums` has room for the tile's queries.
     pub(super) fn stretch(&self, stretch: usize, sums: &mut [f32]) -> Partial {
         ROOM.with_borrow_mut(|room| self.partial(stretch, &mut room.scores, sums))
     }
@@ -125,7 +125,7 @@ impl Tile<'_> {
         total
     }
 
-    /// Over one stretch. `sums` has room for a tile; what was in it and in `scores` does not matter.
+    /// Over one stretch. `sums` has room for the tile's queries; what was in it and in `scores` does not matter.
     fn partial(&self, stretch: usize, scores: &mut Scores, sums: &mut [f32]) -> Partial {
         let start = stretch * STRETCH;
         let seen = |query: usize| {
@@ -178,8 +178,8 @@ pub(super) fn weigh(count: usize, seen: &dyn Fn(usize) -> Range<usize>, scores: 
 
 /// Scores to weights: e to the power of each less the largest; zero where the query does not look.
 #[inline(always)]
-pub(super) fn weights(seen: Range<usize>, scores: &mut [f32; STRETCH]) -> Share {
-    const LANES: usize = 8;
+fn weights(seen: Range<usize>, scores: &mut [f32; STRETCH]) -> Share {
+    const LANES: usize = 16;
     if seen.is_empty() {
         scores.fill(0.0);
         return Share::NONE;
