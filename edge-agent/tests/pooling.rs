@@ -9,6 +9,8 @@ mod device;
 #[path = "support/tiny.rs"]
 mod tiny;
 
+use std::time::Duration;
+
 use asking::{ask, collect, engine, idle, model};
 use device::Device;
 use terrace_agent::engine::{Engine, EngineConfig, GenerateRequest, HiddenStates, Refused, Sampling};
@@ -35,7 +37,9 @@ async fn alone(texts: &[Vec<u32>], pooling: Pooling) -> Vec<HiddenStates> {
 #[tokio::test]
 async fn several_texts_go_in_one_step_and_each_is_pooled_as_alone() {
     let device = Device::new();
-    let config = EngineConfig { max_sequences: 4, clock: device.clock(), ..EngineConfig::default() };
+    // Time for all of them.
+    let step_limit = Duration::from_secs(1);
+    let config = EngineConfig { max_sequences: 4, step_limit, clock: device.clock(), ..EngineConfig::default() };
     let handle = Engine::start(device.carry(model(4, None)), config).unwrap();
     let texts: Vec<Vec<u32>> = (0..4).map(|i| text(i, 4 + i as usize)).collect();
     for pooling in [Pooling::MeanAndLast, Pooling::Last] {

@@ -34,7 +34,8 @@ async fn probes_and_metrics_tell_the_state_and_the_reason() {
     assert_eq!(get("/readyz").await, (200, "ok\n".into()));
     model.close("draining");
     health.liveness("engine", || Err("no step for 30 s".into()));
-    assert_eq!(get("/readyz").await, (503, "model: draining\n".into()));
+    // What is not alive is not ready either.
+    assert_eq!(get("/readyz").await, (503, "model: draining\nengine: no step for 30 s\n".into()));
     assert_eq!(get("/livez").await, (503, "engine: no step for 30 s\n".into()));
     assert!(get("/metrics").await.1.contains("terrace_running_sequences 2\n"));
     end.cancel();
