@@ -20,10 +20,10 @@ use terrace_contract::trust::Boundary;
 use crate::support::process::{self, Process};
 use crate::support::{Act, Scripted, World, question, until};
 
-/// Requests of one sample.
-const REQUESTS: usize = 500;
-/// Samples of each way, in turns, so that a machine that slows down slows all of them.
-const ROUNDS: usize = 21;
+/// Requests of one sample: few, so that a machine that slows down slows all samples of a round.
+const REQUESTS: usize = 100;
+/// Samples of each way, in turns.
+const ROUNDS: usize = 151;
 /// What 0 % may cost more than no traces at all, in one run.
 const GOAL: f64 = 1.03;
 
