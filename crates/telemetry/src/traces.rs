@@ -56,9 +56,13 @@ where
         .with_threads(false)
         .with_target(false)
         .with_tracked_inactivity(false)
-        .with_filter(filter::filter_fn(|metadata| {
-            metadata.target().starts_with("terrace") && *metadata.level() <= tracing::Level::INFO
-        }))
+        // The hint, too: without it every library's finer events are looked at one by one, only to be left out.
+        .with_filter(
+            filter::filter_fn(|metadata| {
+                metadata.target().starts_with("terrace") && *metadata.level() <= tracing::Level::INFO
+            })
+            .with_max_level_hint(filter::LevelFilter::INFO),
+        )
 }
 
 fn resource(service: &'static str) -> Resource {
