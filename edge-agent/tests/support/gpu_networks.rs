@@ -100,13 +100,13 @@ struct Answered {
     margins: Vec<f32>,
 }
 
-/// Tokens of an answer that are compared.
+/// Tokens of an answer that are compared, at most.
 const TOKENS: u32 = 32;
-/// llama.cpp's favourite leads by this much at each of them: the CPU rounds activations to eight bits, a GPU does not,
-/// and where two tokens are nearly as likely that decides. A lead of 0.173 was turned by it.
-const CLEAR: f32 = 0.175;
+/// Up to the first where llama.cpp's favourite leads by less: the CPU rounds activations to eight bits, a GPU does not, and
+/// where two tokens are nearly as likely that decides. A lead of 0.176 was turned by it here, one of 0.23 in llama.cpp.
+const CLEAR: f32 = 0.35;
 
-/// The real model's greedy answers are the CPU's, token by token, two of them at once.
+/// The real model's greedy answers are the CPU's, token by token, as long as nothing is close, two of them at once.
 pub async fn answers(target: Target) {
     let references: References = serde_json::from_str(include_str!("../references/smollm2.json")).unwrap();
     let Some(path) = cached::model(&references.model_sha256) else { return };
@@ -115,15 +115,17 @@ pub async fn answers(target: Target) {
         let config = EngineConfig { max_sequences: 2, ..EngineConfig::default() };
         Engine::start(LoadedModel::open(&path, &options).unwrap(), config).unwrap()
     };
-    let clear = |r: &Answered| r.margins.iter().take(TOKENS as usize).all(|m| *m >= CLEAR);
-    let clear: Vec<Answered> = references.answers.into_iter().filter(clear).collect();
-    assert!(clear.len() >= 3, "{} prompts without a tie", clear.len());
+    let clear = |r: &Answered| r.margins.iter().take(TOKENS as usize).take_while(|m| **m >= CLEAR).count();
+    let compared: usize = references.answers.iter().map(clear).sum();
+    assert!(compared >= 60, "{compared} tokens without a tie");
     let (gpu, cpu) = (start(target), start(Target::Cpu));
-    for pair in clear.chunks(2) {
+    for pair in references.answers.chunks(2) {
         let prompts: Vec<Vec<u32>> = pair.iter().map(|answered| answered.prompt_ids.clone()).collect();
-        let (found, expected) = (both(&gpu, &prompts, TOKENS).await, both(&cpu, &prompts, TOKENS).await);
+        let most = pair.iter().map(clear).max().unwrap_or(0).max(1) as u32;
+        let (found, expected) = (both(&gpu, &prompts, most).await, both(&cpu, &prompts, most).await);
         for ((found, expected), answered) in found.iter().zip(&expected).zip(pair) {
-            assert_eq!(found, expected, "{:?}", answered.prompt);
+            let ids = clear(answered);
+            assert_eq!(found.1[..ids], expected.1[..ids], "{:?}", answered.prompt);
         }
     }
 }
