@@ -4,7 +4,7 @@ use http::HeaderMap;
 use opentelemetry::propagation::TextMapPropagator as _;
 use opentelemetry::trace::{TraceContextExt as _, TracerProvider as _};
 use opentelemetry::{Context, KeyValue};
-use opentelemetry_http::{HeaderExtractor, HeaderInjector};
+use opentelemetry_http::HeaderExtractor;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{
@@ -89,7 +89,7 @@ pub fn set_parent(span: &Span, headers: &HeaderMap) {
 
 /// Writes `span`'s context into headers, for the next hop.
 pub fn inject(span: &Span, headers: &mut HeaderMap) {
-    TraceContextPropagator::new().inject_context(&span.context(), &mut HeaderInjector(headers));
+    crate::spans::inject(span.context().span().span_context(), headers);
 }
 
 /// The trace that `span` belongs to, in hex; none when traces go nowhere.

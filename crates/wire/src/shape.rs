@@ -241,19 +241,17 @@ fn check_fields(object: &Map<String, Value>, fields: &[(&str, Kind)], root: &Poi
 }
 
 fn check_field(value: &Value, kind: Kind, at: &Pointer) -> Result<(), ErrorBody> {
-    let must = |fits: bool, be: std::fmt::Arguments<'_>| {
-        if fits { Ok(()) } else { Err(ErrorBody::invalid(at, format!("must be {be}"))) }
-    };
     match kind {
-        Text => must(value.is_string(), format_args!("a string")),
-        Flag => must(value.is_boolean(), format_args!("true or false")),
-        Object => must(value.is_object(), format_args!("an object")),
-        List => must(value.is_array(), format_args!("a list")),
+        Text => must(at, value.is_string(), "a string"),
+        Flag => must(at, value.is_boolean(), "true or false"),
+        Object => must(at, value.is_object(), "an object"),
+        List => must(at, value.is_array(), "a list"),
         Whole(low, high) => {
             let fits = value.as_i64().is_some_and(|n| (low..=high).contains(&n));
-            must(fits, format_args!("a whole number from {low} to {high}"))
+            must(at, fits, format_args!("a whole number from {low} to {high}"))
         }
         Number(low, high) => must(
+            at,
             value.as_f64().is_some_and(|n| (low..=high).contains(&n)),
             format_args!("a number from {low} to {high}"),
         ),
@@ -271,7 +269,7 @@ fn check_field(value: &Value, kind: Kind, at: &Pointer) -> Result<(), ErrorBody>
                 None => Ok(()),
                 Some(i) => Err(ErrorBody::invalid(&at.index(i), "must be a string")),
             },
-            _ => must(false, format_args!("a string or a list of at most four strings")),
+            _ => must(at, false, "a string or a list of at most four strings"),
         },
         Bias => {
             let object = value.as_object().ok_or_else(|| ErrorBody::invalid(at, "must be an object"))?;
@@ -288,6 +286,10 @@ fn check_field(value: &Value, kind: Kind, at: &Pointer) -> Result<(), ErrorBody>
             }
         }
     }
+}
+
+fn must(at: &Pointer, fits: bool, be: impl std::fmt::Display) -> Result<(), ErrorBody> {
+    if fits { Ok(()) } else { Err(ErrorBody::invalid(at, format!("must be {be}"))) }
 }
 
 /// Whether a key is a token id, written in the one way that no other key can mean.

@@ -11,6 +11,7 @@ mod process;
 mod replicas;
 mod rest;
 mod server;
+mod told;
 
 use std::process::ExitCode;
 

@@ -10,6 +10,7 @@ use serde_json::Value;
 use tokio::process::{Child, Command};
 
 use super::server::ApiServer;
+use super::told;
 use crate::wait::{self, secs};
 use crate::{Place, shell};
 
@@ -113,12 +114,7 @@ impl Operator {
     pub async fn metric(&self, name: &str, label: &str) -> anyhow::Result<u64> {
         let (code, text) = self.get("/metrics").await?;
         ensure!(code == 200, "/metrics: {code} {text}");
-        let of = |line: &str| {
-            let (series, value) = line.rsplit_once(' ')?;
-            let bare = series.split('{').next().unwrap_or_default();
-            (bare == name && series.contains(label)).then(|| value.parse::<f64>().ok()).flatten()
-        };
-        Ok(text.lines().filter_map(of).sum::<f64>() as u64)
+        Ok(told::samples(&text, name, label).sum::<f64>() as u64)
     }
 
     /// Ends it as Kubernetes does.
@@ -142,9 +138,7 @@ impl Operator {
 
     /// The end of its log, for a failure.
     pub fn tail(&self) -> String {
-        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-        let lines: Vec<&str> = log.lines().collect();
-        format!("the operator's log ends with\n{}", lines[lines.len().saturating_sub(12)..].join("\n"))
+        told::tail("the operator", &self.log)
     }
 }
 

@@ -72,30 +72,22 @@ fn narrow(hir: Hir, narrowed: &mut bool) -> Hir {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grammar::Grammar;
-    use crate::grammar::testing::{Taken, grammars, takes};
+    use crate::grammar::testing::{self, grammars};
     use serde_json::{Value, json};
 
-    /// Whether a pattern takes these texts and none of those, as JSON strings with every escape that they may have.
+    /// Whether a pattern takes these texts and none of those, as JSON strings with every escape that they may have: as a
+    /// text's and as that of a member's name.
     fn keeps(pattern: &str, yes: &[&str], no: &[&str]) {
         let grammars = grammars();
-        for schema in [
-            json!({"type": "string", "pattern": pattern}),
-            json!({"type": "object", "patternProperties": {pattern: {"type": "null"}}, "additionalProperties": false,
-                "required": []}),
-        ] {
-            let compiled = grammars.compile(&Grammar::schema(schema.clone()));
-            let compiled = compiled.unwrap_or_else(|_| panic!("{schema}: {:?}", grammars.fault(&schema)));
-            let written = |text: &str| {
-                let text = Value::from(text).to_string();
-                if schema["type"] == "string" { text } else { format!("{{{text}: null}}") }
-            };
-            for text in yes {
-                assert_eq!(takes(&compiled, &written(text), ""), Taken::Whole, "{schema}: {text:?}");
-            }
-            for text in no {
-                assert_ne!(takes(&compiled, &written(text), ""), Taken::Whole, "{schema}: {text:?}");
-            }
+        let text = json!({"type": "string", "pattern": pattern});
+        let name = json!({"type": "object", "patternProperties": {pattern: {"type": "null"}}, "additionalProperties": false,
+            "required": []});
+        let written: [fn(&&str) -> String; 2] =
+            [|text| Value::from(*text).to_string(), |text| format!("{{{}: null}}", Value::from(*text))];
+        for (schema, written) in [text, name].iter().zip(written) {
+            let [yes, no] = [yes, no].map(|texts| texts.iter().map(written).collect::<Vec<_>>());
+            let [yes, no] = [&yes, &no].map(|texts| texts.iter().map(String::as_str).collect::<Vec<_>>());
+            testing::keeps(&grammars, schema, &yes, &no);
         }
     }
 

@@ -1,21 +1,8 @@
 //! What an answer is held to, for the words that schemas come in: each is kept to, and none is passed over.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::testing::{Taken, grammars, takes};
-use super::{Grammar, Grammars};
-
-/// Whether a schema takes these answers, and none of those.
-fn keeps(grammars: &Grammars, schema: &Value, yes: &[&str], no: &[&str]) {
-    let compiled = grammars.compile(&Grammar::schema(schema.clone()));
-    let compiled = compiled.unwrap_or_else(|_| panic!("{schema}: {:?}", grammars.fault(schema)));
-    for text in yes {
-        assert_eq!(takes(&compiled, text, ""), Taken::Whole, "{schema}: {text}");
-    }
-    for text in no {
-        assert_ne!(takes(&compiled, text, ""), Taken::Whole, "{schema}: {text}");
-    }
-}
+use super::testing::{grammars, keeps};
 
 #[test]
 fn references_by_escaped_pointers_and_by_anchors_are_followed() {

@@ -5,7 +5,9 @@ pub(crate) mod tiny;
 
 use std::sync::Arc;
 
-use super::{Compiled, Grammars};
+use serde_json::Value;
+
+use super::{Compiled, Grammar, Grammars};
 use crate::gguf::{Gguf, Tokenizer};
 
 /// The small model's vocabulary: a token for each byte, a few longer ones, `<|im_start|>` (259) and `<|im_end|>`, which ends
@@ -60,4 +62,16 @@ pub(crate) fn takes(grammar: &Compiled, text: &str, control: &str) -> Taken {
 
 fn allows(allowed: &[u32], token: u32) -> bool {
     allowed.get(token as usize / 32).is_some_and(|word| word & (1 << (token % 32)) != 0)
+}
+
+/// Whether a schema takes these answers, and none of those.
+pub(crate) fn keeps(grammars: &Grammars, schema: &Value, yes: &[&str], no: &[&str]) {
+    let compiled = grammars.compile(&Grammar::schema(schema.clone()));
+    let compiled = compiled.unwrap_or_else(|_| panic!("{schema}: {:?}", grammars.fault(schema)));
+    for text in yes {
+        assert_eq!(takes(&compiled, text, ""), Taken::Whole, "{schema}: {text}");
+    }
+    for text in no {
+        assert_ne!(takes(&compiled, text, ""), Taken::Whole, "{schema}: {text}");
+    }
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
 use super::super::server::{ApiServer, free_ports};
+use super::super::told;
 use super::ask::Client;
 use crate::programs;
 use crate::wait::{self, secs};
@@ -52,7 +53,7 @@ impl Envoy {
 
     /// The end of its log, for a failure.
     pub(super) fn tail(&self) -> String {
-        super::tail("Envoy", &self.log)
+        told::tail("Envoy", &self.log)
     }
 }
 

@@ -11,6 +11,7 @@ use tokio::process::{Child, Command};
 use super::super::kubelet;
 use super::super::rest::Rest;
 use super::super::server::ApiServer;
+use super::super::told;
 use super::SPACE;
 use crate::wait::{self, secs};
 use crate::{Place, shell};
@@ -132,6 +133,6 @@ impl Agent {
 
     /// The end of its log, for a failure.
     pub(super) fn tail(&self) -> String {
-        super::tail("the agent", &self.log)
+        told::tail("the agent", &self.log)
     }
 }

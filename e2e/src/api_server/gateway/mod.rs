@@ -8,7 +8,6 @@ mod load;
 mod picker;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use anyhow::{Context, ensure};
 use tokio::task::JoinSet;
@@ -262,11 +261,4 @@ impl Stage<'_> {
         self.left_out(&pod).await?;
         self.client.chat(&self.envoy.address, &fresh()).await?.answer().map(drop)
     }
-}
-
-/// The end of a program's log, for a failure.
-fn tail(who: &str, log: &Path) -> String {
-    let log = std::fs::read_to_string(log).unwrap_or_default();
-    let lines: Vec<&str> = log.lines().collect();
-    format!("the log of {who} ends with\n{}", lines[lines.len().saturating_sub(12)..].join("\n"))
 }

@@ -7,6 +7,7 @@ use anyhow::{Context, ensure};
 use tokio::process::{Child, Command};
 
 use super::super::server::{ApiServer, free_ports};
+use super::super::told;
 use super::ask::Client;
 use super::{POOL, SPACE};
 use crate::programs;
@@ -84,11 +85,7 @@ impl Picker<'_> {
     /// One of its metrics.
     pub(super) async fn sample(&self, name: &str, label: &str) -> anyhow::Result<f64> {
         let text = self.text().await?;
-        let of = |line: &str| {
-            let (series, value) = line.rsplit_once(' ')?;
-            (series.split('{').next() == Some(name) && series.contains(label)).then(|| value.parse().ok()).flatten()
-        };
-        text.lines().find_map(of).with_context(|| format!("the picker shows no {name} with {label}"))
+        told::samples(&text, name, label).next().with_context(|| format!("the picker shows no {name} with {label}"))
     }
 
     async fn text(&self) -> anyhow::Result<String> {
@@ -105,6 +102,6 @@ impl Picker<'_> {
 
     /// The end of its log, for a failure.
     pub(super) fn tail(&self) -> String {
-        super::tail("the picker", &self.log)
+        told::tail("the picker", &self.log)
     }
 }

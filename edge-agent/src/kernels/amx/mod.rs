@@ -36,7 +36,7 @@ const COLUMNS: usize = 64;
 /// passes, on a processor whose two threads share it.
 const NEAR: usize = 5;
 /// Bytes of a tile.
-pub(super) const TILE: usize = 1024;
+const TILE: usize = 1024;
 /// The largest size of a number in 16 bits: its upper half must still be one of eight bits after rounding.
 const LARGEST: f32 = 32_512.0;
 

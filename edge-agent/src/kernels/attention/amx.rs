@@ -14,7 +14,7 @@ use super::halves::{halve, multiply, place};
 use super::tile::Share;
 use super::{Attention, BLOCK_TOKENS, Portion, RotaryStyle, STRETCH, Span, Task};
 use crate::device::Cpu;
-use crate::kernels::amx::{ROWS, TILE, Tile, ZERO, configure};
+use crate::kernels::amx::{ROWS, Tile, ZERO, configure};
 
 /// Queries of a task, at most.
 pub(super) const QUERIES: usize = 128;
@@ -125,11 +125,7 @@ pub(super) fn stretch(
     shares: &mut [Share],
     sums: &mut [f32],
 ) {
-    let start = stretch * STRETCH;
-    let seen = |query: usize| {
-        let visible = a.visible(task.span.position + a.query(task, query).0);
-        visible.start.clamp(start, start + STRETCH) - start..visible.end.clamp(start, start + STRETCH) - start
-    };
+    let seen = |query: usize| a.seen(task.span.position + a.query(task, query).0, stretch);
     let all = seen(0).start..seen(task.count - 1).end;
     if all.is_empty() {
         return;
@@ -140,7 +136,7 @@ pub(super) fn stretch(
         let both = shares.chunks_mut(PAIR).zip(sums.chunks_mut(PAIR * a.width)).enumerate();
         // SAFETY: a processor with AMX has AVX-512.
         unsafe {
-            room.unpack(a, task, &task.span.blocks[start / BLOCK_TOKENS..], all, keys, values);
+            room.unpack(a, task, &task.span.blocks[stretch * STRETCH / BLOCK_TOKENS..], all, keys, values);
             for (pair, (shares, sums)) in both {
                 let first = pair * PAIR;
                 let query = |query: usize| &queries[a.place(task, first + query)..][..a.width];
@@ -176,9 +172,11 @@ impl Room {
         values: &[f16],
     ) {
         let (steps, nothing) = (a.width / STEP, [f16::ZERO; BLOCK_TOKENS]);
-        let around = seen.start / BLOCK_TOKENS..seen.end.div_ceil(BLOCK_TOKENS);
-        for (block, number) in around.clone().zip(&blocks[around]) {
-            let of = a.at(*number, task.kv_head);
+        // Whole steps, of two blocks: what nobody looks at may not even be there, and must not bring in what is no number.
+        for block in seen.start / STEP * 2..seen.end.div_ceil(STEP) * 2 {
+            let first = block * BLOCK_TOKENS;
+            let is_seen = seen.start < first + BLOCK_TOKENS && first < seen.end;
+            let of = blocks.get(block).filter(|_| is_seen).map_or(0..0, |block| a.at(*block, task.kv_head));
             let (keys, values) = (&keys[of.clone()], &values[of]);
             for (pair, numbers) in keys.chunks_exact(2 * BLOCK_TOKENS).enumerate() {
                 let (step, row) = (pair / ROWS, pair % ROWS);
@@ -189,26 +187,19 @@ impl Room {
                 };
             }
             for slot in (0..BLOCK_TOKENS).step_by(2) {
-                let at = block * BLOCK_TOKENS + slot;
+                let at = first + slot;
                 for tile_of in 0..a.width / ROWS {
                     let number = |slot: usize| {
-                        let is_seen = seen.contains(&(block * BLOCK_TOKENS + slot));
-                        if is_seen { &values[slot * a.width + tile_of * ROWS..][..ROWS] } else { &nothing }.as_ptr()
+                        if seen.contains(&(first + slot)) {
+                            &values[slot * a.width + tile_of * ROWS..][..ROWS]
+                        } else {
+                            &nothing
+                        }
+                        .as_ptr()
                     };
                     let tile = ((tile_of / 2 * (STRETCH / STEP) + at / STEP) * 2 + tile_of % 2) * 2;
                     // SAFETY: sixteen numbers each.
                     unsafe { place(number(slot), number(slot + 1), at % STEP / 2, &mut self.values[tile..tile + 2]) };
-                }
-            }
-        }
-        // A step is two blocks: one that nobody looks at must not bring in what is no number.
-        for block in [(seen.start / BLOCK_TOKENS).wrapping_sub(1), seen.end.div_ceil(BLOCK_TOKENS)] {
-            let step = block / 2;
-            if block < STRETCH / BLOCK_TOKENS && (step == seen.start / STEP || step == (seen.end - 1) / STEP) {
-                let half = block % 2 * TILE / 2..(block % 2 + 1) * TILE / 2;
-                for column in 0..a.width / PAIR {
-                    let tile = (column * (STRETCH / STEP) + step) * 4;
-                    self.values[tile..tile + 4].iter_mut().for_each(|tile| tile.0[half.clone()].fill(0));
                 }
             }
         }

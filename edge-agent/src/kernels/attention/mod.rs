@@ -78,6 +78,7 @@ struct Task<'a> {
     count: usize,
     part: Portion,
     /// With the processor's tiles.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "x86-64 alone has tiles"))]
     tiles: bool,
 }
 
@@ -269,6 +270,12 @@ impl Attention {
     /// The positions that a row at this position looks at.
     fn visible(&self, position: usize) -> std::ops::Range<usize> {
         self.window.map_or(0, |window| (position + 1).saturating_sub(window))..position + 1
+    }
+
+    /// Of those, the ones in this stretch, from its beginning on.
+    fn seen(&self, position: usize, stretch: usize) -> std::ops::Range<usize> {
+        let (start, visible) = (stretch * STRETCH, self.visible(position));
+        visible.start.clamp(start, start + STRETCH) - start..visible.end.clamp(start, start + STRETCH) - start
     }
 
     /// The row of the span and the head of a task's query.

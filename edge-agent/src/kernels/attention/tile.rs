@@ -128,10 +128,7 @@ impl Tile<'_> {
     /// Over one stretch. `sums` has room for the tile's queries; what was in it and in `scores` does not matter.
     fn partial(&self, stretch: usize, scores: &mut Scores, sums: &mut [f32]) -> Partial {
         let start = stretch * STRETCH;
-        let seen = |query: usize| {
-            let visible = self.shape.visible(self.positions[query]);
-            visible.start.clamp(start, start + STRETCH) - start..visible.end.clamp(start, start + STRETCH) - start
-        };
+        let seen = |query: usize| self.shape.seen(self.positions[query], stretch);
         let (from, to) = (seen(0).start / BLOCK_TOKENS, seen(self.count - 1).end);
         let blocks = &self.blocks[start / BLOCK_TOKENS..][from..to.div_ceil(BLOCK_TOKENS)];
         #[cfg(target_arch = "x86_64")]
