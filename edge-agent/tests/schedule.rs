@@ -244,6 +244,22 @@ async fn choices_keep_their_seeds_when_others_go_before_they_begin() {
     idle(&handle).await;
 }
 
+/// Regression: what a step brings in was told when it had ended, so that a long one looked like an idle device.
+#[tokio::test]
+async fn what_a_step_computes_is_told_while_it_runs() {
+    let (device, handle) = engine(2).await;
+    device.permit(0);
+    let (_, events) = handle.submit(request(1, 40, 5)).unwrap();
+    until("it is told as running", || handle.load().running == 1).await;
+    let load = handle.load();
+    assert_eq!((load.queued, load.queued_prefill_tokens), (0, 40), "{load:?}");
+    assert!(load.free_kv_blocks < load.total_kv_blocks, "{load:?}");
+    device.open();
+    collect(events).await;
+    idle(&handle).await;
+    assert_eq!(handle.load().running, 0);
+}
+
 #[tokio::test]
 async fn a_step_that_does_not_end_fails_liveness() {
     let (device, handle) = engine(1).await;

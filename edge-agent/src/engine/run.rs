@@ -98,6 +98,8 @@ impl Engine {
             self.believe();
             self.sweep();
             self.admit();
+            // Before the step as well: it may be a long one, and whoever hears its first token may ask at once.
+            self.publish();
             self.step();
             self.publish();
         }
