@@ -33,5 +33,5 @@ mod vector;
 pub use attention::{Attention, BLOCK_TOKENS, RotaryStyle, Span};
 pub use distribution::Distribution;
 pub use matrix::Matrix;
-pub use pointwise::{gated_gelu, gated_silu, rms_norm};
+pub use pointwise::{add, gated_gelu, gated_silu, rms_norm};
 pub use pool::set_threads;

@@ -3,16 +3,23 @@
 
 use super::distribution::exp;
 use super::pool::{Parts, for_each, threads};
-use crate::device::Cpu;
 
-/// Defines a function whose body is compiled for AVX2 as well and picked at run time.
+/// Defines a function whose body is compiled for AVX2 and AVX-512 as well and picked at run time.
 macro_rules! widest {
-    (fn $name:ident($($arg:ident: $type:ty),*) $body:block) => {
+    ($(#[$meta:meta])* fn $name:ident($($arg:ident: $type:ty),*) $body:block) => {
+        $(#[$meta])*
         fn $name($($arg: $type),*) {
             #[inline(always)]
             fn plain($($arg: $type),*) $body
             #[cfg(target_arch = "x86_64")]
-            if Cpu::detect().has_avx2() {
+            if $crate::device::Cpu::detect().has_avx512() {
+                #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
+                fn widest($($arg: $type),*) { plain($($arg),*) }
+                // SAFETY: the processor was just asked.
+                return unsafe { widest($($arg),*) };
+            }
+            #[cfg(target_arch = "x86_64")]
+            if $crate::device::Cpu::detect().has_avx2() {
                 #[target_feature(enable = "avx2,fma")]
                 fn wide($($arg: $type),*) { plain($($arg),*) }
                 // SAFETY: the processor was just asked.
@@ -22,6 +29,8 @@ macro_rules! widest {
         }
     };
 }
+
+pub(super) use widest;
 
 /// Rows of `from` numbers to rows of `to` numbers; many rows on several threads.
 fn by_rows(x: &[f32], from: usize, out: &mut [f32], to: usize, work: impl Fn(&[f32], &mut [f32]) + Sync) {
@@ -37,6 +46,20 @@ fn by_rows(x: &[f32], from: usize, out: &mut [f32], to: usize, work: impl Fn(&[f
         // SAFETY: each run of rows is taken by one index.
         let out = unsafe { parts.part(index * run * to, rows * to) };
         work(&x[index * run * from..][..rows * from], out);
+    });
+}
+
+/// Adds `y` to `x`, number by number.
+pub fn add(x: &mut [f32], y: &[f32]) {
+    assert!(x.len() == y.len(), "of different lengths");
+    let run = if x.len() < 65_536 { x.len() } else { x.len().div_ceil(threads() * 2) };
+    let (count, len) = (x.len().div_ceil(run.max(1)), x.len());
+    let parts = Parts::new(x);
+    for_each(count, true, |index| {
+        let at = index * run;
+        // SAFETY: each run is taken by one index.
+        let x = unsafe { parts.part(at, run.min(len - at)) };
+        sum(x, &y[at..at + x.len()]);
     });
 }
 
@@ -100,6 +123,12 @@ widest! {
                 *out = x * scale * gamma;
             }
         }
+    }
+}
+
+widest! {
+    fn sum(x: &mut [f32], y: &[f32]) {
+        x.iter_mut().zip(y).for_each(|(x, y)| *x += *y);
     }
 }
 

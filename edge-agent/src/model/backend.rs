@@ -9,8 +9,9 @@ use burn::tensor::ops::{FloatTensor, IntTensor};
 use burn::tensor::{Bytes, DType, Shape};
 use half::f16;
 
+use super::reuse;
 use crate::gguf::GgmlType;
-use crate::kernels::{Attention, Matrix, Span, gated_gelu, gated_silu, rms_norm};
+use crate::kernels::{Attention, Matrix, Span, add, gated_gelu, gated_silu, rms_norm};
 
 /// Burn's operations and the decoder's own. All rows are `[rows, width]`, contiguous, `f32`.
 pub trait QuantBackend: Backend {
@@ -28,6 +29,11 @@ pub trait QuantBackend: Backend {
 
     /// Rows of packed weights by number, as an embedding is looked up: `[ids, columns]`.
     fn quant_rows(weights: IntTensor<Self>, matrix: Matrix, ids: &[u32]) -> FloatTensor<Self>;
+
+    /// `x` and `y` added up, number by number: of the same shape.
+    fn add(x: FloatTensor<Self>, y: FloatTensor<Self>) -> FloatTensor<Self> {
+        Self::float_add(x, y)
+    }
 
     /// Each row over its root mean square, times `gamma[width]`.
     fn rms_norm(x: FloatTensor<Self>, gamma: FloatTensor<Self>, epsilon: f32) -> FloatTensor<Self>;
@@ -68,7 +74,7 @@ impl QuantBackend for Flex {
     }
 
     fn quant_linear(x: FlexTensor, prompts: usize, weights: FlexTensor, matrix: Matrix) -> FlexTensor {
-        rows(&x, matrix.rows, |x, out| matrix.multiply(weights.bytes(), x, prompts, out))
+        rows(x, matrix.rows, |x, out| matrix.multiply(weights.bytes(), x, prompts, out))
     }
 
     fn quant_rows(weights: FlexTensor, matrix: Matrix, ids: &[u32]) -> FlexTensor {
@@ -79,19 +85,30 @@ impl QuantBackend for Flex {
         tensor(out, ids.len(), matrix.columns)
     }
 
+    fn add(mut x: FlexTensor, y: FlexTensor) -> FlexTensor {
+        let (count, width) = (x.layout().shape()[0], x.layout().shape()[1]);
+        // A part of another tensor becomes one of its own; numbers that somebody else has are copied as well.
+        if x.bytes().len() != count * width * size_of::<f32>() {
+            x = tensor(floats(&x).into_owned(), count, width);
+        }
+        add(x.storage_mut(), &floats(&y));
+        reuse::give_back(y);
+        x
+    }
+
     fn rms_norm(x: FlexTensor, gamma: FlexTensor, epsilon: f32) -> FlexTensor {
         let gamma = floats(&gamma);
-        rows(&x, gamma.len(), |x, out| rms_norm(x, &gamma, epsilon, out))
+        rows(x, gamma.len(), |x, out| rms_norm(x, &gamma, epsilon, out))
     }
 
     fn gated_silu(x: FlexTensor) -> FlexTensor {
         let width = x.layout().shape()[1] / 2;
-        rows(&x, width, |x, out| gated_silu(x, width, out))
+        rows(x, width, |x, out| gated_silu(x, width, out))
     }
 
     fn gated_gelu(x: FlexTensor) -> FlexTensor {
         let width = x.layout().shape()[1] / 2;
-        rows(&x, width, |x, out| gated_gelu(x, width, out))
+        rows(x, width, |x, out| gated_gelu(x, width, out))
     }
 
     fn cached_attention(
@@ -104,7 +121,7 @@ impl QuantBackend for Flex {
         // Nobody else holds the cache, so neither is copied.
         let (keys, values) = (cache.keys.storage_mut::<f16>(), cache.values.storage_mut::<f16>());
         let angles = floats(&angles);
-        rows(&qkv, shape.heads * shape.width, |qkv, out| shape.run(qkv, spans, &angles, keys, values, out))
+        rows(qkv, shape.heads * shape.width, |qkv, out| shape.run(qkv, spans, &angles, keys, values, out))
     }
 
     fn copy_block(shape: Attention, cache: &mut LayerCache<Self>, from: u32, to: u32) {
@@ -124,11 +141,12 @@ fn floats(x: &FlexTensor) -> std::borrow::Cow<'_, [f32]> {
     }
 }
 
-/// A new tensor of as many rows as `x`, filled by `fill`.
-fn rows(x: &FlexTensor, width: usize, fill: impl FnOnce(&[f32], &mut [f32])) -> FlexTensor {
+/// A new tensor of as many rows as `x`, all of whose numbers `fill` writes.
+fn rows(x: FlexTensor, width: usize, fill: impl FnOnce(&[f32], &mut [f32])) -> FlexTensor {
     let count = x.layout().shape()[0];
-    let mut out = vec![0.0; count * width];
-    fill(&floats(x), &mut out);
+    let mut out = reuse::take(count * width);
+    fill(&floats(&x), &mut out);
+    reuse::give_back(x);
     tensor(out, count, width)
 }
 

@@ -7,7 +7,7 @@ use burn::tensor::{DType, Shape, Tensor, TensorData};
 use super::backend::{LayerCache, QuantBackend};
 use super::config::Config;
 use super::family::Gate;
-use super::layers::{HeadNorms, Projection, RmsNorm, gated, wrap};
+use super::layers::{HeadNorms, Projection, RmsNorm, added, gated, wrap};
 use super::rows::StepRows;
 use super::tensors::Tensors;
 use super::{Feed, Network, Output};
@@ -96,9 +96,9 @@ impl<B: QuantBackend> Block<B> {
             Some(norm) => norm.forward(x),
             None => x,
         };
-        let x = x + post(&self.attention_post_norm, self.output.forward(seen, prompts));
+        let x = added(x, post(&self.attention_post_norm, self.output.forward(seen, prompts)));
         let gate_up = self.gate_up.forward(self.feed_forward_norm.forward(x.clone()), prompts);
-        x + post(&self.feed_forward_post_norm, self.down.forward(gated(gate_up, gate), prompts))
+        added(x, post(&self.feed_forward_post_norm, self.down.forward(gated(gate_up, gate), prompts)))
     }
 }
 

@@ -140,6 +140,11 @@ impl<B: QuantBackend> HeadNorms<B> {
     }
 }
 
+/// What a part of a layer gives, added to what came into it.
+pub(super) fn added<B: QuantBackend>(x: Tensor<B, 2>, y: Tensor<B, 2>) -> Tensor<B, 2> {
+    wrap(B::add(x.into_primitive().tensor(), y.into_primitive().tensor()))
+}
+
 /// The gate of a feed-forward: the first half of each row, put through its function, times the second.
 pub(super) fn gated<B: QuantBackend>(x: Tensor<B, 2>, gate: Gate) -> Tensor<B, 2> {
     let x = x.into_primitive().tensor();

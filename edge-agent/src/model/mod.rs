@@ -11,6 +11,7 @@ mod info;
 mod layers;
 mod load;
 mod pooled;
+mod reuse;
 mod rotary;
 mod rows;
 mod tensors;

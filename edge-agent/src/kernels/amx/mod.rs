@@ -125,10 +125,10 @@ pub(super) fn multiply(matrix: &Matrix, bytes: &[u8], x: &[f32], out: &mut [f32]
                         sums.add(&x[2 * from..2 * to], &weights[4 * from..4 * to], from == 0);
                     }
                 }
-                for (row, scale) in scales.iter().enumerate() {
+                for (tile, (scales, sums)) in scales.chunks(ROWS).zip(sums.iter()).enumerate() {
+                    let place = (tile * ROWS * rows + first, rows, width);
                     // SAFETY: this panel's columns are this thread's alone.
-                    let to = unsafe { parts.part(row * rows + first, width) };
-                    sums[row / ROWS].row(row % ROWS, *scale, &outputs, to);
+                    unsafe { sums.rows(scales, &outputs, &parts, place) };
                 }
             });
         });

@@ -4,6 +4,7 @@ use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::{PANEL, ROWS, TILE, Tile};
+use crate::kernels::pool::Parts;
 
 /// Gives the tiles back when dropped: a thread without them is switched faster.
 pub(in super::super) struct Configured(());
@@ -95,26 +96,34 @@ impl Sums {
         }
     }
 
-    /// The products of one row of activations with the given scale; `outputs` are the scales of the panel's outputs.
-    #[inline]
-    pub(super) fn row(&self, row: usize, scale: f32, outputs: &[f32; PANEL], to: &mut [f32]) {
-        // SAFETY: a processor with AMX has AVX-512.
-        unsafe { self.row_wide(row, scale, outputs, to) }
-    }
-
+    /// The products of as many rows of activations as there are `scales`, each with its own; `outputs` are the scales of
+    /// the panel's outputs. Row `i` goes to `width` numbers of `to` from `at + i * stride` on.
+    ///
+    /// # Safety
+    /// Nobody else has those numbers. The processor has AVX-512, as all with AMX.
     #[target_feature(enable = "avx2,avx512f,avx512bw,avx512dq,avx512vl")]
-    unsafe fn row_wide(&self, row: usize, scale: f32, outputs: &[f32; PANEL], to: &mut [f32]) {
-        for (tile, to) in to.chunks_mut(16).enumerate() {
-            // SAFETY: 16 numbers of each tile's row; the mask keeps to `to`.
+    pub(super) unsafe fn rows(
+        &self,
+        scales: &[f32],
+        outputs: &[f32; PANEL],
+        to: &Parts<'_, f32>,
+        (at, stride, width): (usize, usize, usize),
+    ) {
+        assert!(scales.len() <= ROWS && width <= PANEL, "more than a panel's");
+        for (tile, from) in (0..width).step_by(16).enumerate() {
+            let mask = ((1u32 << (width - from).min(16)) - 1) as u16;
+            // SAFETY: 16 numbers of each of the tile's rows; the mask keeps to what the caller has.
             unsafe {
-                let number = |part: usize| {
-                    _mm512_cvtepi32_ps(_mm512_load_si512(self.0[tile][part].as_ptr().add(row * 16).cast()))
-                };
-                let sum = _mm512_fmadd_ps(number(0), _mm512_set1_ps(256.0), number(1));
-                let scales =
-                    _mm512_mul_ps(_mm512_loadu_ps(outputs.as_ptr().add(tile * 16)), _mm512_set1_ps(256.0 * scale));
-                let mask = (((1u32 << to.len()) - 1) & 0xffff) as u16;
-                _mm512_mask_storeu_ps(to.as_mut_ptr(), mask, _mm512_mul_ps(sum, scales));
+                let outputs = _mm512_mul_ps(_mm512_loadu_ps(outputs.as_ptr().add(from)), _mm512_set1_ps(256.0));
+                for (row, scale) in scales.iter().enumerate() {
+                    let number = |part: usize| {
+                        _mm512_cvtepi32_ps(_mm512_load_si512(self.0[tile][part].as_ptr().add(row * 16).cast()))
+                    };
+                    let sum = _mm512_fmadd_ps(number(0), _mm512_set1_ps(256.0), number(1));
+                    let scaled = _mm512_mul_ps(sum, _mm512_mul_ps(outputs, _mm512_set1_ps(*scale)));
+                    let to = to.part(at + row * stride + from, (width - from).min(16));
+                    _mm512_mask_storeu_ps(to.as_mut_ptr(), mask, scaled);
+                }
             }
         }
     }

@@ -15,9 +15,12 @@ mod tile;
 #[cfg(target_arch = "x86_64")]
 mod wide;
 
+use std::cell::RefCell;
+
 use half::f16;
 use half::slice::HalfFloatSliceExt as _;
 
+use super::pointwise::widest;
 use super::pool::{Parts, for_each};
 use tile::{Share, TILE, Tile, merge};
 
@@ -25,6 +28,11 @@ use tile::{Share, TILE, Tile, merge};
 pub const BLOCK_TOKENS: usize = 16;
 /// Positions whose scores are there at once.
 const STRETCH: usize = 256;
+
+thread_local! {
+    /// The engine's thread turns queries for every layer; the room is made once.
+    static QUERIES: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+}
 
 /// How a rotation pairs the numbers of a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,8 +133,16 @@ impl Attention {
         let rows: usize = spans.iter().map(|s| s.len).sum();
         assert!(qkv.len() == rows * self.row() && out.len() == rows * self.heads * self.width);
         assert!(angles.len() == rows * self.width, "angles for other rows");
-        let mut queries = vec![0.0; out.len()];
-        self.write(qkv, spans, angles, &mut queries, keys, values);
+        QUERIES.with_borrow_mut(|queries| {
+            queries.resize(queries.len().max(out.len()), 0.0);
+            let queries = &mut queries[..out.len()];
+            self.write(qkv, spans, angles, queries, keys, values);
+            self.attend(spans, queries, keys, values, out);
+        });
+    }
+
+    /// What the turned queries of `spans` see of the cache.
+    fn attend(&self, spans: &[Span<'_>], queries: &[f32], keys: &[f16], values: &[f16], out: &mut [f32]) {
         let seen = |s: &Span<'_>| s.len * s.position + s.len * (s.len + 1) / 2;
         let parallel = spans.iter().map(seen).sum::<usize>() * self.heads * self.width > 40_000;
         let (tasks, waiting) = self.tasks(spans);
@@ -134,7 +150,6 @@ impl Attention {
         let mut sums = vec![0.0; waiting * self.width];
         {
             let (out, shares, sums) = (Parts::new(out), Parts::new(&mut shares), Parts::new(&mut sums));
-            let (keys, values) = (&*keys, &*values);
             for_each(tasks.len(), parallel, |index| {
                 let task = &tasks[index];
                 let finish = |query: usize, share: Share, sums: &[f32]| {
@@ -147,18 +162,18 @@ impl Attention {
                 };
                 match task.part {
                     #[cfg(target_arch = "x86_64")]
-                    Portion::Whole if task.tiles => amx::whole(self, task, &queries, keys, values, finish),
+                    Portion::Whole if task.tiles => amx::whole(self, task, queries, keys, values, finish),
                     #[cfg(target_arch = "x86_64")]
                     Portion::Stretch(stretch, place) if task.tiles => {
                         let (shares, sums) = waiting(place);
-                        amx::stretch(self, task, stretch, &queries, keys, values, shares, sums);
+                        amx::stretch(self, task, stretch, queries, keys, values, shares, sums);
                     }
                     Portion::Stretch(stretch, place) => {
                         let (shares, sums) = waiting(place);
-                        let partial = self.tile(task, &queries, keys, values).stretch(stretch, sums);
+                        let partial = self.tile(task, queries, keys, values).stretch(stretch, sums);
                         shares.copy_from_slice(&partial[..task.count]);
                     }
-                    Portion::Whole => self.tile(task, &queries, keys, values).whole(|total, sums| {
+                    Portion::Whole => self.tile(task, queries, keys, values).whole(|total, sums| {
                         let all = total.into_iter().zip(sums.chunks_exact(self.width)).take(task.count);
                         all.enumerate().for_each(|(query, (share, sums))| finish(query, share, sums));
                     }),
@@ -193,12 +208,12 @@ impl Attention {
                 if head < self.heads {
                     // SAFETY: each row and head has its own numbers.
                     let to = unsafe { queries.part((row * self.heads + head) * width, width) };
-                    self.rotate(from, angles, self.scale, to);
+                    rotate(self.style, from, angles, self.scale, to);
                     continue;
                 }
                 let of = self.at(block, (head - self.heads) % self.kv_heads);
                 if head < self.heads + self.kv_heads {
-                    self.rotate(from, angles, 1.0, &mut turned);
+                    rotate(self.style, from, angles, 1.0, &mut turned);
                     halves.convert_from_f32_slice(&turned);
                     // SAFETY: each head of each block is one thread's: no two spans write to the same block.
                     let to = unsafe { keys.part(of.start, of.len()) };
@@ -210,24 +225,6 @@ impl Attention {
                 }
             }
         });
-    }
-
-    fn rotate(&self, from: &[f32], angles: &[f32], scale: f32, to: &mut [f32]) {
-        let half = self.width / 2;
-        let (cos, sin) = angles.split_at(half);
-        let turn = |a: f32, b: f32, i: usize| ((a * cos[i] - b * sin[i]) * scale, (a * sin[i] + b * cos[i]) * scale);
-        match self.style {
-            RotaryStyle::Interleaved => {
-                for (i, (from, to)) in from.chunks_exact(2).zip(to.chunks_exact_mut(2)).enumerate() {
-                    (to[0], to[1]) = turn(from[0], from[1], i);
-                }
-            }
-            RotaryStyle::Halves => {
-                for i in 0..half {
-                    (to[i], to[i + half]) = turn(from[i], from[i + half], i);
-                }
-            }
-        }
     }
 
     /// Cuts the work up. A span of few queries is cut by stretches, so that one long sequence keeps every thread busy;
@@ -323,6 +320,30 @@ impl Attention {
             for (query, (share, from)) in shares.iter().zip(sums.chunks_exact(self.width)).enumerate() {
                 let to = self.place(&stretches[0], query);
                 share.normalise(from, &mut out[to..to + self.width]);
+            }
+        }
+    }
+}
+
+widest! {
+    /// One head turned by its row's angles, times `scale`.
+    fn rotate(style: RotaryStyle, from: &[f32], angles: &[f32], scale: f32, to: &mut [f32]) {
+        let (cos, sin) = angles.split_at(angles.len() / 2);
+        let turn = |a: f32, b: f32, cos: f32, sin: f32| ((a * cos - b * sin) * scale, (a * sin + b * cos) * scale);
+        let angles = cos.iter().zip(sin);
+        match style {
+            RotaryStyle::Interleaved => {
+                for ((from, to), (cos, sin)) in from.chunks_exact(2).zip(to.chunks_exact_mut(2)).zip(angles) {
+                    (to[0], to[1]) = turn(from[0], from[1], *cos, *sin);
+                }
+            }
+            RotaryStyle::Halves => {
+                let ((a, b), (first, second)) = (from.split_at(cos.len()), to.split_at_mut(cos.len()));
+                for (((a, b), (first, second)), (cos, sin)) in
+                    a.iter().zip(b).zip(first.iter_mut().zip(second)).zip(angles)
+                {
+                    (*first, *second) = turn(*a, *b, *cos, *sin);
+                }
             }
         }
     }
