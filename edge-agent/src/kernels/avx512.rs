@@ -158,11 +158,12 @@ impl<const VNNI: bool> Vector for Avx512<VNNI> {
         }
     }
 
+    /// Into the second cache: the first has few lines under way at a time, and the processor fills it from there by itself.
     #[inline(always)]
     unsafe fn prefetch(at: *const u8, stride: usize) {
         unsafe {
-            _mm_prefetch(at.cast(), _MM_HINT_T0);
-            _mm_prefetch(at.wrapping_add(stride).cast(), _MM_HINT_T0);
+            _mm_prefetch(at.cast(), _MM_HINT_T1);
+            _mm_prefetch(at.wrapping_add(stride).cast(), _MM_HINT_T1);
         }
     }
 }

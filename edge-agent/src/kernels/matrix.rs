@@ -29,6 +29,9 @@ const TILE_BYTES: usize = 20 << 10;
 /// Bytes of weights that stay in the second cache while all rows of activations pass.
 const NEAR_BYTES: usize = 64 << 10;
 
+/// Runs of groups that each thread takes of a product with one row, if they are alike.
+const RUNS: usize = 12;
+
 /// Sums that begin with a line of the cache: a vector of them is then in one line.
 #[repr(align(64))]
 struct Lines([f32; 2 * GROUP * TILE]);
@@ -96,6 +99,9 @@ impl Matrix {
 
     /// Threads take runs of groups; in each, a few groups stay near while all rows pass in tiles.
     fn multiply_rows(&self, cpu: Cpu, bytes: &[u8], x: Rows<'_>, count: usize, out: &mut [f32]) {
+        if count == 1 {
+            return self.multiply_row(cpu, bytes, x, out);
+        }
         let kernel = Kernel::of(cpu, self.kind);
         let (groups, size, rows) = (self.rows.div_ceil(GROUP), self.group_bytes(), self.rows);
         let run = (groups / (threads() * 4)).clamp(4, 256).next_multiple_of(kernel.groups);
@@ -120,6 +126,30 @@ impl Matrix {
                             to.copy_from_slice(&sums[..width]);
                         }
                     }
+                }
+            }
+        });
+    }
+
+    /// One row of activations, which is as fast as its weights come: nothing is copied, and runs are short, so that no
+    /// thread waits long for another's last one.
+    fn multiply_row(&self, cpu: Cpu, bytes: &[u8], x: Rows<'_>, out: &mut [f32]) {
+        let kernel = Kernel::of(cpu, self.kind);
+        let (groups, size, wide) = (self.rows.div_ceil(GROUP), self.group_bytes(), GROUP * kernel.groups);
+        let run = (groups / (threads() * RUNS)).clamp(kernel.groups, 64).next_multiple_of(kernel.groups);
+        let parts = Parts::new(out);
+        for_each(groups.div_ceil(run), groups * self.columns > 16_384, |index| {
+            let (first, last) = (index * run, (index * run + run).min(groups));
+            // SAFETY: this run of groups is this thread's alone, and so are its outputs.
+            let out = unsafe { parts.part(first * GROUP, (last * GROUP).min(self.rows) - first * GROUP) };
+            let weights = bytes[first * size..last * size].chunks(kernel.groups * size);
+            for (weights, out) in weights.zip(out.chunks_mut(wide)) {
+                if out.len() == wide {
+                    kernel.run(self.kind, self.columns, weights, x, 1, out);
+                } else {
+                    let mut sums = [0.0; 2 * GROUP];
+                    kernel.run(self.kind, self.columns, weights, x, 1, &mut sums);
+                    out.copy_from_slice(&sums[..out.len()]);
                 }
             }
         });

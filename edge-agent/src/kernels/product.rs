@@ -234,7 +234,8 @@ unsafe fn each_run<V: Vector, K: Kind, const ONE: bool>(
                 let at = at.add(header(K::KIND) + index * run(K::KIND));
                 // Rows that pass later find the weights near.
                 for line in (0..size / runs).step_by(64) {
-                    V::prefetch(at.wrapping_add(AHEAD + line), stride);
+                    let ahead = if ONE { AHEAD } else { FAR_AHEAD };
+                    V::prefetch(at.wrapping_add(ahead + line), stride);
                 }
                 let run = read_run::<V, K>(&front, index, at, stride);
                 let x = x.add(block * runs + index);
@@ -254,6 +255,8 @@ unsafe fn each_run<V: Vector, K: Kind, const ONE: bool>(
 
 /// Bytes of weights that are read ahead: one row of activations is as fast as memory.
 const AHEAD: usize = 2048;
+/// The same for several rows, which leave the memory more time than the processor's own reading ahead uses.
+const FAR_AHEAD: usize = 6144;
 
 /// Likewise with the file's numbers and activations as they are: `x` has `count` rows of `columns` numbers.
 ///

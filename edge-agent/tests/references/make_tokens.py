@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Makes tokens.json: two small vocabularies, and how llama.cpp cuts texts with them under each family's rules.
+r"""Makes tokens.json: two small vocabularies, and how llama.cpp cuts texts with them under each family's rules.
 
-    python3 -m venv venv && CMAKE_ARGS=-DGGML_NATIVE=ON venv/bin/pip install --no-binary llama-cpp-python llama-cpp-python==0.3.36 gguf
+    python3 -m venv venv && CMAKE_ARGS="-DGGML_NATIVE=OFF -DGGML_AVX=ON -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON" \
+      venv/bin/pip install --no-cache-dir --no-binary llama-cpp-python llama-cpp-python==0.3.36 gguf
     venv/bin/python edge-agent/tests/references/make_tokens.py > edge-agent/tests/references/tokens.json
 
 The pairs of the first are merged wherever they are frequent, so that a text comes out otherwise wherever it is cut

@@ -25,7 +25,7 @@ fn reference(a: &Attention, qkv: &[f32], angles: &[f32], first: usize) -> Vec<f6
     let head = |row: usize, head: usize| &qkv[row * a.row() + head * a.width..][..a.width];
     let rotated = |row: usize, h: usize| {
         let mut to = vec![0.0; a.width];
-        a.rotate(head(row, h), &angles[row * a.width..(row + 1) * a.width], 1.0, &mut to);
+        rotate(a.style, head(row, h), &angles[row * a.width..(row + 1) * a.width], 1.0, &mut to);
         to
     };
     let keys: Vec<Vec<Vec<f32>>> =
