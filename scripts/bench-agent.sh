@@ -51,7 +51,7 @@ case ${PEER:-llama-cpp-python} in
       rm -rf "$peer"; python3 -m venv "$peer"
       install gguf==0.19.0 diskcache jinja2 typing-extensions
       CXXFLAGS="-include $PWD/edge-agent/benches/tile_config.h" CMAKE_ARGS="-DGGML_NATIVE=ON -DLLAVA_BUILD=OFF" SKBUILD_BUILD_TARGETS="llama;llama-common" \
-        install --no-deps --no-binary llama-cpp-python "llama-cpp-python==$version" > "$peer/build.log" 2>&1 \
+        install --no-deps --no-cache-dir --no-binary llama-cpp-python "llama-cpp-python==$version" > "$peer/build.log" 2>&1 \
         || fail "llama.cpp does not build: $peer/build.log. Without a peer there is no ratio, and nothing is measured; PEER=xllamacpp is prebuilt"
       touch "$peer/built"
     fi

@@ -8,7 +8,7 @@ use burn::backend::flex::FlexTensor;
 
 /// Numbers of a result from which it is worth it.
 const LARGE: usize = 256;
-/// Vectors that wait to be used, at most: those of a layer, of two kinds of steps in turns.
+/// Vectors that wait to be used, at most: those of a layer, for rows of two counts in turns.
 const MOST: usize = 12;
 
 thread_local! {
@@ -18,11 +18,15 @@ thread_local! {
 
 /// So many numbers, whatever they are: to be written, not to be read.
 pub(super) fn take(len: usize) -> Vec<f32> {
-    let reused = WAITING.with_borrow_mut(|waiting| {
-        let newest = waiting.iter().rposition(|vector| vector.len() == len);
-        newest.map(|at| waiting.remove(at))
+    let fits = |vector: &Vec<f32>| (len..=4 * len).contains(&vector.capacity());
+    let taken = WAITING.with_borrow_mut(|waiting| {
+        let fitting = waiting.iter().enumerate().filter(|(_, vector)| fits(vector));
+        let (least, _) = fitting.min_by_key(|(_, vector)| vector.capacity())?;
+        Some(waiting.remove(least))
     });
-    reused.unwrap_or_else(|| vec![0.0; len])
+    let mut taken = taken.unwrap_or_default();
+    taken.resize(len, 0.0);
+    taken
 }
 
 /// Keeps what a tensor had, if it was the last to have it.
@@ -68,6 +72,8 @@ mod tests {
         assert_eq!((again.as_ptr(), again.len(), again[7]), (at, LARGE, 1.5));
         let fresh = take(LARGE);
         assert_ne!(fresh.as_ptr(), at, "given twice");
+        let less = take(LARGE - 16);
+        assert_eq!(less.len(), LARGE - 16);
         for _ in 0..3 * MOST {
             give_back(tensor(vec![0.0; LARGE]));
         }
