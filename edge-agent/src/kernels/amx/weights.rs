@@ -8,7 +8,9 @@ use crate::kernels::activation::BLOCK;
 use crate::kernels::avx512::Avx512;
 use crate::kernels::layout::{GROUP, bits, header, run};
 use crate::kernels::matrix::Matrix;
+use crate::kernels::pool::threads;
 use crate::kernels::product::{self, Kind, kinds};
+use crate::kernels::vector::Vector as _;
 
 /// Tiles of the 32 outputs from group `first` on, `[columns / 64][2][high, low]`; returns each output's scale. Outputs
 /// past the last repeat others.
@@ -64,6 +66,8 @@ unsafe fn sixteen<K: Kind>(
     let kind = K::KIND;
     let (block, runs) = (kind.block_bytes() * GROUP, kind.block_len() / BLOCK);
     let blocks = columns / kind.block_len();
+    // The panel that this thread takes next, as a rule.
+    let ahead = threads() * PANEL / GROUP * blocks * block;
     // What a number's whole part is multiplied with to fill 16 bits, before the scale.
     let unit = (1u32 << size_bits(kind)) as f32;
     // SAFETY: blocks and runs of two groups, as the caller promised; tiles of `columns`.
@@ -89,6 +93,9 @@ unsafe fn sixteen<K: Kind>(
             let from = at.add(index * block);
             let head = product::read_header::<Lanes, K>(from, stride);
             for run_index in 0..runs {
+                for line in (0..block / runs).step_by(64) {
+                    Lanes::prefetch(from.wrapping_add(ahead + run_index * run(kind) + line), stride);
+                }
                 let from = from.add(header(kind) + run_index * run(kind));
                 let (steps, mins) = product::run_scales::<Lanes, K>(&head, run_index);
                 let quants = product::read_quants::<Lanes, K>(from, stride);
