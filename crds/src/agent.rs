@@ -1,8 +1,7 @@
 //! A fleet's engine settings as the agent's flags: the same in a pod and under `terrace up`.
 
-use crate::shared::Storage;
 use crate::text::Bytes;
-use crate::tier::{EngineDevice, Fleet, Gpu, HttpSource};
+use crate::tier::{Cache, EngineDevice, Fleet, Gpu, HttpSource};
 
 /// Flags of `terrace-agent` for the engine, one string a flag (`--name=value`).
 pub fn engine_flags(fleet: &Fleet) -> Vec<String> {
@@ -23,13 +22,18 @@ pub fn pull_flags(http: &HttpSource) -> Vec<String> {
 }
 
 /// Flags for how much of its cache the models may fill: a volume that overflows costs the pod its place on the node.
-pub fn cache_flags(cache: &Storage) -> Vec<String> {
+pub fn cache_flags(cache: &Cache) -> Vec<String> {
     let size = match (&cache.claim, &cache.empty_dir) {
         (Some(claim), _) => Some(&claim.size),
         (None, Some(empty_dir)) => empty_dir.size_limit.as_ref(),
         (None, None) => None,
     };
     size.and_then(Bytes::bytes).map(|size| format!("--cache-limit={size}")).into_iter().collect()
+}
+
+/// Flags for what a download leaves free on the disk.
+pub fn reserve_flags(cache: &Cache) -> Vec<String> {
+    cache.disk_reserve.iter().map(|part| format!("--disk-reserve={part}")).collect()
 }
 
 /// What `--device` says. With a GPU given, `Auto` means that GPU and nothing less: an agent that fell back to the CPU would
@@ -64,9 +68,13 @@ mod tests {
 
     #[test]
     fn models_fill_no_more_of_a_cache_than_it_has() {
-        let flags = |cache: Value| cache_flags(&from_value::<Storage>(cache).unwrap());
+        let flags = |cache: Value| cache_flags(&from_value::<Cache>(cache).unwrap());
         assert_eq!(flags(json!({"emptyDir": {"sizeLimit": "4Gi"}})), ["--cache-limit=4294967296"]);
         assert_eq!(flags(json!({"claim": {"size": "20M"}})), ["--cache-limit=20000000"]);
         assert_eq!(flags(json!({"emptyDir": {}})), [""; 0]);
+        let reserve =
+            |part: Value| reserve_flags(&from_value::<Cache>(json!({"emptyDir": {}, "diskReserve": part})).unwrap());
+        assert_eq!(reserve(json!("15%")), ["--disk-reserve=15%"]);
+        assert_eq!(reserve(Value::Null), [""; 0]);
     }
 }

@@ -71,6 +71,13 @@ text!(
 );
 
 text!(
+    /// A part of a disk, or a number of bytes; none at all is `"0"`.
+    DiskPart, max: 32,
+    pattern: "^([0-9]{1,2}%|[0-9]{1,12}([.][0-9]{1,3})?(k|M|G|T|Ki|Mi|Gi|Ti)?)$",
+    write: "write a part of the disk such as 15% (99% at most), or a number of bytes in quotes or with its unit, such as 2Gi"
+);
+
+text!(
     /// An amount of money as a decimal string: `"0.15"`.
     Money, max: 20,
     pattern: "^[0-9]{1,9}([.][0-9]{1,6})?$",

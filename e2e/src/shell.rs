@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use tokio::io::AsyncWriteExt;
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 
 /// What a command left.
 pub struct Output {
@@ -45,6 +45,19 @@ pub async fn run(command: Command, input: Option<&str>, limit: Duration) -> anyh
     let done = output(command, input, limit).await?;
     anyhow::ensure!(done.code == 0, "{line} ended with {}:\n{}{}", done.code, done.stdout, done.stderr);
     Ok(done.stdout)
+}
+
+/// Ends a program as Kubernetes does, by SIGTERM, and waits until it has finished what it had; anything but exit code 0 is
+/// an error.
+pub async fn terminate(who: &str, mut child: Child, limit: Duration) -> anyhow::Result<()> {
+    let pid = child.id().with_context(|| format!("{who} has ended by itself"))?.to_string();
+    let mut kill = Command::new("kill");
+    kill.args(["-TERM", &pid]);
+    run(kill, None, Duration::from_secs(5)).await?;
+    let status = tokio::time::timeout(limit, child.wait()).await;
+    let status = status.with_context(|| format!("{who} did not end within {limit:?} of SIGTERM"))??;
+    anyhow::ensure!(status.success(), "{who} ended with {status}");
+    Ok(())
 }
 
 fn line(command: &Command) -> String {

@@ -42,7 +42,7 @@ pub struct Settings {
     /// Where other replicas reach this one; absent: the address of `--fleet-listen`.
     #[arg(long, env = "POD_IP", value_name = "IP")]
     pub pod_ip: Option<IpAddr>,
-    /// Written once, when the operator listens: its addresses as JSON.
+    /// Written once, when the operator listens: its addresses as JSON. Whether it is ready, /readyz of `admin` says.
     #[arg(long, value_name = "FILE")]
     pub port_file: Option<PathBuf>,
 }

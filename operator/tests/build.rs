@@ -30,7 +30,7 @@ fn edge() -> serde_json::Value {
                 "resources": {"requests": {"cpu": "1", "memory": "512Mi"}, "limits": {"memory": "1Gi"}},
             },
             "rollout": {"maxUnavailable": 2},
-            "cache": {"emptyDir": {"sizeLimit": "4Gi"}},
+            "cache": {"emptyDir": {"sizeLimit": "4Gi"}, "diskReserve": "15%"},
         }},
     })
 }

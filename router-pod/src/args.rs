@@ -70,7 +70,7 @@ pub struct Args {
     #[arg(long, env = "TERRACE_DRAIN_TIMEOUT", default_value_t = 30)]
     pub drain_timeout: u64,
 
-    /// Write the bound addresses to this file as JSON, once ready to accept.
+    /// Write the bound addresses to this file as JSON, once requests are answered: the policy has come, /readyz says 200.
     #[arg(long, env = "TERRACE_PORT_FILE")]
     pub port_file: Option<PathBuf>,
 

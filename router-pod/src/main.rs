@@ -29,7 +29,11 @@ async fn serve(args: Args) -> anyhow::Result<()> {
     }
     let telemetry = terrace_telemetry::init(Options::from_env("terrace-router"))?;
     let shutdown = shutdown::on_signal()?;
+    let port_file = args.port_file.clone();
     let running = run::start(args, shutdown, telemetry.spans()).await?;
+    if let Some(file) = port_file {
+        running.announce(&file).await?;
+    }
     running.ended().await;
     tracing::info!("the router has stopped");
     Ok(())

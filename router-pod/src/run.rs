@@ -39,6 +39,8 @@ use crate::server::tls;
 
 /// How often gauges are written and connections of gone tiers are dropped.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
+/// How often a router that is not ready yet is looked at by who waits for that.
+const LOOK: Duration = Duration::from_millis(10);
 /// How long a probe that is being answered may still take at the very end.
 const PROBES_GRACE: Duration = Duration::from_secs(1);
 
@@ -59,6 +61,8 @@ pub struct Running {
     pub metrics: Metrics,
     /// What its requests share: what is in flight, what became of them.
     pub app: Arc<App>,
+    health: Health,
+    shutdown: CancellationToken,
     clients: JoinHandle<()>,
     admin: JoinHandle<()>,
     background: TaskTracker,
@@ -68,6 +72,22 @@ pub struct Running {
 }
 
 impl Running {
+    /// Writes where it listens to `file` as soon as requests are answered: whoever waits for the file may ask at once. Not
+    /// at all if it is told to stop before.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub async fn announce(&self, file: &Path) -> anyhow::Result<()> {
+        while self.health.not_ready().is_some() {
+            tokio::select! {
+                () = self.shutdown.cancelled() => return Ok(()),
+                () = tokio::time::sleep(LOOK) => {}
+            }
+        }
+        ports::write(file, &self.addresses)
+            .with_context(|| format!("cannot write the port file {} (--port-file)", file.display()))
+    }
+
     /// Waits until it was told to stop and requests in flight have ended.
     pub async fn ended(self) {
         // A panic in a server is logged by the runtime; there is nothing left to do about it here.
@@ -118,7 +138,7 @@ pub async fn start_in(
 
     let health = health(&app, &identities, &shutdown);
     let end = CancellationToken::new();
-    let probes = admin::router(health, metrics.clone());
+    let probes = admin::router(health.clone(), metrics.clone());
     let admin = tokio::spawn(terrace_identity::serve_plain(admin_listener, probes, end.clone(), PROBES_GRACE));
     let grace = Duration::from_secs(args.drain_timeout);
     let routes = server::routes(Arc::clone(&app));
@@ -136,11 +156,7 @@ pub async fn start_in(
         listen = %addresses.listen, admin = %addresses.admin, policy = %args.policy, namespace = %args.namespace,
         "the router is listening"
     );
-    if let Some(file) = &args.port_file {
-        ports::write(file, &addresses)
-            .with_context(|| format!("cannot write the port file {} (--port-file)", file.display()))?;
-    }
-    Ok(Running { addresses, metrics, app, clients, admin, background, stop, end })
+    Ok(Running { addresses, metrics, app, health, shutdown, clients, admin, background, stop, end })
 }
 
 async fn bind(outside: &Outside, flag: &'static str, address: SocketAddr) -> Result<Box<dyn Listen>, BindError> {

@@ -41,6 +41,7 @@ pub fn flags(tier: &str, fleet: &Fleet, models: &Path) -> Result<Vec<String>> {
         add("--model-url", http.url.to_string());
         add("--cache-dir", models.display().to_string());
         flags.extend(terrace_crds::agent::pull_flags(http));
+        flags.extend(fleet.cache.iter().flat_map(terrace_crds::agent::reserve_flags));
     } else if let Some(host) = &source.host_path {
         add("--model", host.path.to_string());
     } else {

@@ -20,10 +20,7 @@ pub fn sha256<T: Serialize>(document: &T) -> String {
 
 /// Lower-case hex.
 pub fn hex(bytes: &[u8]) -> String {
-    let digit = |value: u8| char::from(b"0123456789abcdef"[usize::from(value & 15)]);
-    let mut text = String::with_capacity(2 * bytes.len());
-    bytes.iter().flat_map(|b| [b >> 4, *b]).for_each(|value| text.push(digit(value)));
-    text
+    hex::encode(bytes)
 }
 
 fn sort(value: &mut Value) {

@@ -4,6 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+/// Time of an agent's step while sequences wait for their next token, milliseconds: what its loop keeps to, and what
+/// `terrace simulate` takes a device to keep to.
+pub const STEP_LIMIT_MS: u32 = 30;
+/// A step of prompts alone may take so many times as long.
+pub const STEPS_ALONE: u32 = 5;
+
 /// What a device has to do, and how fast it does it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

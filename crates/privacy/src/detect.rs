@@ -9,6 +9,7 @@ pub mod email;
 pub mod iban;
 pub mod ipv6;
 pub mod join;
+mod pieces;
 pub mod secrets;
 
 /// What was found.

@@ -28,6 +28,8 @@ fn the_detector_raises_the_class() {
     for (text, expected) in [
         ("What is the capital of France?", Class::Public),
         ("Write to jane.doe@example.com", Class::Confidential),
+        ("Write to jane.doe @ example.com", Class::Confidential),
+        ("Write to jane.doe [at] example [dot] com", Class::Confidential),
         ("Charge 4111 1111 1111 1111", Class::Restricted),
         ("Wire it to DE89 3704 0044 0532 0130 00", Class::Restricted),
         ("请把款打到4111111111111111", Class::Restricted),
@@ -100,6 +102,9 @@ fn what_is_encoded_is_found_and_long_texts_and_data_are_not_restricted() {
         format!("card={}", encode(card.as_bytes())),
         card.bytes().map(|b| format!("{b:02x}")).collect(),
         card.replace(' ', "%2520").replace("4111", "%2534111"),
+        card.bytes().map(|b| format!("{b:02x} ")).collect(),
+        "card: NDExMSAxMTExIDEx\n      MTEgMTExMQ==".to_owned(),
+        "card: NDEx MSAx MTEx IDEx MTEg MTEx MQ== ok".to_owned(),
         format!(r"{prose}\u0034\u0031\u0031\u0031 1111 1111 1111"),
         encode(format!("{prose}{card}").as_bytes()),
     ] {

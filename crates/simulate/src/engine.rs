@@ -7,7 +7,7 @@
 //! ```text
 //! q / P + (a + c b if b > 0)     while a prompt is waiting: q prompt tokens and one output token each
 //! a + c b                        else: one output token each
-//! q / P = L - (a + c b), at least a quarter of a + c b; 4 L with no answer beside it
+//! q / P = L - (a + c b), at least a quarter of a + c b; 5 L with no answer beside it
 //! ```
 //!
 //! An agent measures itself before it serves, so its rates are known from its first report on.
@@ -18,7 +18,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use terrace_contract::load::Load;
+use terrace_contract::load::{Load, STEPS_ALONE};
 
 use crate::prefix::PrefixCache;
 use crate::world::Device;
@@ -29,8 +29,6 @@ const NEWEST: f64 = 0.2;
 const FIRST_GUESS: f64 = 64.0;
 /// What is left of a sequence is counted in real numbers; less than this is nothing.
 const NOTHING: f64 = 1e-6;
-/// A step of prompts alone may take so many times as long as one with answers in it.
-const ALONE: f64 = 4.0;
 /// Of a decode step's time, what prompts get beside it at least.
 const BESIDE: f64 = 0.25;
 /// What the agent's forecast takes prompts to get of a step's time at least.
@@ -173,7 +171,7 @@ impl Engine {
             return (step, 0.0);
         }
         let limit = self.device.step_limit_us as f64;
-        let time = if step > 0.0 { (limit - step).max(BESIDE * step) } else { ALONE * limit };
+        let time = if step > 0.0 { (limit - step).max(BESIDE * step) } else { f64::from(STEPS_ALONE) * limit };
         let most = f64::from(self.device.prefill_chunk.max(1));
         let fed = (time / self.prefill_us(1.0)).clamp(1.0, most);
         (self.prefill_us(fed) + step, fed / prompts as f64)

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
+use terrace_contract::load::STEP_LIMIT_MS;
 use terrace_contract::snapshot::Snapshot;
 use terrace_contract::tier::{Backend, Tier};
 use terrace_contract::trust::Class;
@@ -115,7 +116,7 @@ fn prefill_chunk() -> u32 {
 }
 
 fn step_limit_ms() -> f64 {
-    50.0
+    f64::from(STEP_LIMIT_MS)
 }
 
 fn device_rtt_ms() -> f64 {

@@ -33,13 +33,13 @@ fn a_prompt_gets_what_a_step_has_left_beside_answers() {
     assert_eq!(did.len(), 1, "12 tokens are read in 10 ms");
     engine.offer(sequence(1, 480, 11, u64::MAX)).unwrap();
     engine.advance(60_000_000, &mut did);
-    // 50 ms a step, 10 of them for the answer's token: 48 of the prompt's go into one, so it takes ten.
+    // 30 ms a step, 10 of them for the answer's token: 24 of the prompt's go into one, so it takes twenty.
     let (first, end) = times(&did, 1);
-    near(first, 0.01 + 0.5);
+    near(first, 0.01 + 0.6);
     // Then two are decoded, 11 ms a step.
     near(end, first + 10.0 * 0.011);
-    // Of the other answer 989 tokens are left after its first, ten and ten; alone each takes 10 ms.
-    near(times(&did, 0).1, end + 979.0 * 0.010);
+    // Of the other answer 969 tokens are left after its first, twenty and ten; alone each takes 10 ms.
+    near(times(&did, 0).1, end + 969.0 * 0.010);
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn more_load_overflows_more_and_without_load_nothing_does() {
     let (trace, world) = (trace(1_000, 1.0), world());
     let of =
         |load: f64| run(&world, &trace, &Options { selection: Selection::ShortestExpectedCompletion, load, seed: 1 });
-    let (calm, busy) = (of(0.2), of(6.0));
+    let (calm, busy) = (of(0.05), of(6.0));
     assert!(calm.overflow_percent < 1.0, "{calm:?}");
     assert!(busy.overflow_percent > 20.0, "{busy:?}");
     assert!(busy.cost > calm.cost);
@@ -99,15 +99,21 @@ fn a_cold_device_neither_starves_nor_drowns() {
         let (least, most) = (answers.iter().min().unwrap(), answers.iter().max().unwrap());
         (*least as f64 / mean, *most as f64 / mean)
     };
+    let (short, long) = (trace(1_500, 3.0), trace(6_000, 3.0));
     for selection in [Selection::ShortestExpectedCompletion, Selection::BestFit] {
-        let short = by(&world, &trace(1_500, 3.0), selection);
-        let (least, most) = alike(&short);
-        assert!(least > 0.2 && most < 2.5, "{selection:?}: {:?}", short.answers_by_device);
-        // Beside answers a step has a third of its time for prompts here: until that is learned, forecasts fall short.
-        assert!(short.late_percent < 5.0, "{short:?}");
-        let long = by(&world, &trace(6_000, 3.0), selection);
-        let (least, most) = alike(&long);
-        assert!(least > 0.6 && most < 1.6, "{selection:?}: {:?}", long.answers_by_device);
+        // Over twelve seeds of either: 0.25 to 1.94 times the mean and 2.4 % late at most, then 0.67 to 1.45 and 0.6 %.
+        for seed in 1..=4 {
+            let of = |trace: &[_]| run(&world, trace, &Options { selection, load: 1.0, seed });
+            let short = of(&short);
+            let (least, most) = alike(&short);
+            assert!(least > 0.2 && most < 2.2, "{selection:?}, {seed}: {:?}", short.answers_by_device);
+            // Beside answers a step has a fifth of its time for prompts here: until that is learned, forecasts fall short.
+            assert!(short.late_percent < 3.0, "{seed}: {short:?}");
+            let long = of(&long);
+            let (least, most) = alike(&long);
+            assert!(least > 0.6 && most < 1.6, "{selection:?}, {seed}: {:?}", long.answers_by_device);
+            assert!(long.late_percent < 1.0, "{seed}: {long:?}");
+        }
     }
 }
 

@@ -87,11 +87,6 @@ pub fn set_parent(span: &Span, headers: &HeaderMap) {
     let _ = span.set_parent(extract(headers));
 }
 
-/// Writes `span`'s context into headers, for the next hop.
-pub fn inject(span: &Span, headers: &mut HeaderMap) {
-    crate::spans::inject(span.context().span().span_context(), headers);
-}
-
 /// The trace that `span` belongs to, in hex; none when traces go nowhere.
 pub fn trace_id(span: &Span) -> Option<String> {
     let context = span.context();

@@ -53,10 +53,6 @@ async fn a_span_reaches_the_collector_and_the_file_with_its_callers_trace() {
         tracing::info_span!(target: "terrace_test", "chat", otel.name = "chat m", otel.kind = "server", tokens = 3);
     traces::set_parent(&span, &incoming);
     assert_eq!(traces::trace_id(&span).as_deref(), Some(trace));
-    let mut outgoing = HeaderMap::new();
-    traces::inject(&span, &mut outgoing);
-    let sent = outgoing["traceparent"].to_str().unwrap().to_owned();
-    assert!(sent.contains(trace) && !sent.contains("b7ad6b7169203331"), "{sent}");
     span.in_scope(|| tracing::info!(target: "terrace_test", "first_token"));
     span.set_attribute("gen_ai.request.model", "m");
     drop(span);

@@ -32,6 +32,11 @@ const MOST_ALTERNATIVES: i64 = 20;
 /// Texts of one request at most, as OpenAI's.
 const MOST_INPUTS: usize = 2048;
 
+/// What an assistant may have said in place of content.
+const INSTEAD: [&str; 5] = ["tool_calls", "function_call", "refusal", "audio", "reasoning_content"];
+/// Where something must be said, and nothing is.
+pub(crate) const EMPTY_LIST: &str = "is an empty list: give at least one part";
+
 /// Fields of chat and text completions.
 const SHARED: &[(&str, Kind)] = &[
     ("n", Whole(1, MOST_CHOICES)),
@@ -180,15 +185,36 @@ fn is_text(value: Option<&Value>) -> bool {
 fn check_message(message: &Value, at: &Pointer) -> Result<(), ErrorBody> {
     let message =
         message.as_object().ok_or_else(|| ErrorBody::invalid(at, "a message is an object with role and content"))?;
-    if !message.get("role").and_then(Value::as_str).is_some_and(|role| ROLES.contains(&role)) {
+    let Some(role) = message.get("role").and_then(Value::as_str).filter(|role| ROLES.contains(role)) else {
         return Err(ErrorBody::invalid(&at.key("role"), format!("the role must be one of {}", ROLES.join(", "))));
-    }
+    };
     let at = at.key("content");
     match message.get("content") {
-        None | Some(Value::Null | Value::String(_)) => Ok(()),
-        Some(Value::Array(parts)) => parts.iter().enumerate().try_for_each(|(i, part)| check_part(part, &at.index(i))),
-        Some(_) => Err(ErrorBody::invalid(&at, "content is a string, a list of parts, or null")),
+        Some(Value::String(_)) => Ok(()),
+        Some(Value::Array(parts)) if !parts.is_empty() => {
+            parts.iter().enumerate().try_for_each(|(i, part)| check_part(part, &at.index(i)))
+        }
+        content @ (None | Some(Value::Null | Value::Array(_))) => match (role, content) {
+            // OpenAI's may be null there: a function that returned nothing.
+            ("function", None | Some(Value::Null)) => Ok(()),
+            ("assistant", _) if INSTEAD.iter().any(|name| message.get(*name).is_some_and(says)) => Ok(()),
+            ("assistant", _) => {
+                let what = "give a string or a list of parts: an assistant's message needs content or tool_calls";
+                Err(ErrorBody::invalid(&at, what))
+            }
+            (_, Some(Value::Array(_))) => Err(ErrorBody::invalid(&at, EMPTY_LIST)),
+            _ => {
+                let what = format!("give a string or a list of parts: a message of the role {role} needs content");
+                Err(ErrorBody::invalid(&at, what))
+            }
+        },
+        Some(_) => Err(ErrorBody::invalid(&at, "content is a string or a list of parts")),
     }
+}
+
+/// Whether a member is more than its absence.
+fn says(value: &Value) -> bool {
+    !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty())
 }
 
 fn check_part(part: &Value, at: &Pointer) -> Result<(), ErrorBody> {
@@ -308,6 +334,37 @@ mod tests {
         let error = read.unwrap_err().error;
         assert!(!error.message.contains("secret"), "{}", error.message);
         error.param.unwrap()
+    }
+
+    /// A router passed these on, to be refused by whichever tier was decided on, in its own words.
+    #[test]
+    fn everyone_says_something_but_an_assistant_who_did_something_instead() {
+        let read = |message: Value| check_chat(&json!({"model": "m", "messages": [message]}));
+        for role in ["system", "developer", "user", "tool", "assistant"] {
+            for content in [json!(null), json!([])] {
+                let silent = json!({"role": role, "content": content, "tool_call_id": "secret", "tool_calls": []});
+                assert_eq!(fault(read(silent)), "/messages/0/content");
+            }
+            assert_eq!(fault(read(json!({"role": role}))), "/messages/0/content");
+            assert_eq!(read(json!({"role": role, "content": ""})), Ok(()));
+        }
+        assert_eq!(
+            fault(read(json!({"role": "assistant", "content": null, "tool_calls": null}))),
+            "/messages/0/content"
+        );
+        for (name, value) in [
+            ("tool_calls", json!([{"id": "c"}])),
+            ("function_call", json!({"name": "f"})),
+            ("refusal", json!("no")),
+            ("reasoning_content", json!("hm")),
+        ] {
+            for content in [json!(null), json!([])] {
+                assert_eq!(read(json!({"role": "assistant", "content": content, name: value})), Ok(()));
+            }
+            assert_eq!(read(json!({"role": "assistant", name: value})), Ok(()));
+            assert_eq!(fault(read(json!({"role": "user", name: value}))), "/messages/0/content");
+        }
+        assert_eq!(read(json!({"role": "function", "name": "f", "content": null})), Ok(()));
     }
 
     #[test]

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::choice::choice;
 use crate::sentence;
-use crate::shared::{Resources, SecretKeyRef, SecretRef, Storage, Workload};
-use crate::text::{Bytes, ImageReference, ModelName, ObjectName, Path, ResourceName, Sha256, Url, Word};
+use crate::shared::{ClaimTemplate, EmptyDir, Resources, SecretKeyRef, SecretRef, Workload};
+use crate::text::{Bytes, DiskPart, ImageReference, ModelName, ObjectName, Path, ResourceName, Sha256, Url, Word};
 
 /// Agents that Terrace runs, one model on each.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
@@ -46,7 +46,7 @@ pub struct Fleet {
     pub variants: Vec<Variant>,
     /// Where the model's file is kept on the node; absent: in a volume that lives as long as the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cache: Option<Storage>,
+    pub cache: Option<Cache>,
 }
 
 /// A model and where it comes from.
@@ -259,6 +259,23 @@ impl Default for Rollout {
     fn default() -> Self {
         Self { max_unavailable: 1, canary_percent: None, auto_rollback: false }
     }
+}
+
+/// Where a model's file is kept on the node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("has(self.emptyDir) != has(self.claim)").message(sentence::ONE_STORAGE))]
+pub struct Cache {
+    /// In a volume that lives as long as the pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub empty_dir: Option<EmptyDir>,
+    /// In a volume that outlives the pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub claim: Option<ClaimTemplate>,
+    /// What a download leaves free on the disk that the volume is on, such as `15%`, `2Gi` or `"0"`; absent: a tenth of it,
+    /// 10Gi at most. With less than a tenth free a kubelet evicts pods from the node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_reserve: Option<DiskPart>,
 }
 
 /// A smaller or larger form of the model.

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 pub use endpoint::{Endpoint, EndpointLimits};
 pub use fleet::{
-    Engine, EngineDevice, Fleet, Gpu, HostPath, HttpSource, ImageSource, Model, ModelClaim, ModelSource, Placement,
-    Pull, Rollout, Variant,
+    Cache, Engine, EngineDevice, Fleet, Gpu, HostPath, HttpSource, ImageSource, Model, ModelClaim, ModelSource,
+    Placement, Pull, Rollout, Variant,
 };
 pub use status::{Certificates, DeviceCounts, DigestCount, ModelInUse, Observed, Problem, RolloutState, TierStatus};
 

@@ -11,7 +11,7 @@ use crate::routing_policy::{
 use crate::sentence;
 use crate::shared::{Boundary, Class, Workload};
 use crate::validate::Violation;
-use crate::validate::tier::{allowed, storage};
+use crate::validate::tier::{allowed, one_storage};
 
 /// The most memory that one compiled entity may take: a pattern of 512 characters can ask for a great deal.
 const ENTITY_BYTES: usize = 1 << 20;
@@ -35,7 +35,8 @@ pub fn rules(policy: &RoutingPolicy, found: &mut Vec<Violation>) {
     if (spec.learning.mode == LearningMode::Canary) != spec.learning.canary_percent.is_some() {
         found.push(Violation::new("spec.learning.canaryPercent", sentence::CANARY_PERCENT));
     }
-    storage(&spec.egress_ledger.storage, "spec.egressLedger.storage", found);
+    let storage = &spec.egress_ledger.storage;
+    one_storage(storage.empty_dir.is_some(), storage.claim.is_some(), "spec.egressLedger.storage", found);
     router(&spec.router, found);
 }
 

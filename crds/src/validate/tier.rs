@@ -2,7 +2,7 @@
 
 use crate::sentence;
 use crate::shared::Workload;
-use crate::shared::{Allowed, Boundary, Namespaces, NamespacesFrom, Storage};
+use crate::shared::{Allowed, Boundary, Namespaces, NamespacesFrom};
 use crate::text::Sha256;
 use crate::text::{Cidr, ModelName};
 use crate::tier::{EngineDevice, Fleet, ModelSource, TierSpec};
@@ -67,7 +67,7 @@ fn fleet_rules(fleet: &Fleet, found: &mut Vec<Violation>) {
         }
     }
     if let Some(cache) = &fleet.cache {
-        storage(cache, &at("cache"), found);
+        one_storage(cache.empty_dir.is_some(), cache.claim.is_some(), &at("cache"), found);
     }
 }
 
@@ -97,8 +97,8 @@ fn is_range(cidr: &Cidr) -> bool {
 }
 
 /// `emptyDir` or `claim`.
-pub(super) fn storage(storage: &Storage, path: &str, found: &mut Vec<Violation>) {
-    if storage.empty_dir.is_some() == storage.claim.is_some() {
+pub(super) fn one_storage(empty_dir: bool, claim: bool, path: &str, found: &mut Vec<Violation>) {
+    if empty_dir == claim {
         found.push(Violation::new(path, sentence::ONE_STORAGE));
     }
 }

@@ -118,16 +118,9 @@ impl Operator {
     }
 
     /// Ends it as Kubernetes does.
-    pub async fn stop(mut self) -> anyhow::Result<()> {
-        let pid = self.child.id().context("the operator has ended by itself")?.to_string();
-        let mut kill = Command::new("kill");
-        kill.args(["-TERM", &pid]);
-        shell::run(kill, None, secs(5)).await?;
-        let status = tokio::time::timeout(secs(20), self.child.wait())
-            .await
-            .context("the operator did not end within 20 s of SIGTERM")??;
-        ensure!(status.code() == Some(0), "the operator ended with {status}");
-        Ok(())
+    pub async fn stop(self) -> anyhow::Result<()> {
+        let tail = || told::tail("the operator", &self.log);
+        shell::terminate("the operator", self.child, secs(20)).await.with_context(tail)
     }
 
     /// Ends it as a crash does: SIGKILL.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use terrace_contract::load::STEP_LIMIT_MS;
+
 use super::{CacheDomain, Clock};
 use crate::grammar::Compiled;
 use crate::model::Pooling;
@@ -17,7 +19,7 @@ pub struct EngineConfig {
     /// Prompt tokens of one step at most.
     pub prefill_chunk: u32,
     /// Time of one step while sequences wait for their next token: how much of a prompt goes beside them. Prompts alone
-    /// get five times as much, which bounds how long cancel and drain wait.
+    /// get [`STEPS_ALONE`](terrace_contract::load::STEPS_ALONE) times as much, which bounds how long cancel and drain wait.
     pub step_limit: Duration,
     /// How often an idle loop shows that it lives.
     pub idle_tick: Duration,
@@ -31,7 +33,7 @@ impl Default for EngineConfig {
             max_sequences: 1,
             queue_limit: 8,
             prefill_chunk: 256,
-            step_limit: Duration::from_millis(30),
+            step_limit: Duration::from_millis(STEP_LIMIT_MS.into()),
             idle_tick: Duration::from_millis(250),
             clock: Clock::default(),
         }

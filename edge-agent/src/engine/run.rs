@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
 use std::time::Instant;
 
+use terrace_contract::load::STEPS_ALONE;
 use tokio::sync::mpsc::Sender;
 
 use super::cache::{Pool, Salt};
@@ -63,7 +64,7 @@ impl Engine {
             tokenizer: tokenizer.clone(),
             limits: Limits {
                 beside: config.step_limit,
-                alone: config.step_limit * 5,
+                alone: config.step_limit * STEPS_ALONE,
                 tokens: config.prefill_chunk.max(1) as usize,
             },
             idle_tick: config.idle_tick,

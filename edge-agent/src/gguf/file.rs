@@ -156,6 +156,11 @@ fn read_header(bytes: &[u8]) -> Result<(Metadata, HashMap<String, Place>), GgufE
         let value = read_value(&mut reader, &key)?;
         metadata.insert(key, value)?;
     }
+    if let Some(parts @ 2..) = metadata.optional_u32("split.count")? {
+        let problem =
+            format!("the model is in {parts} files, of which this is one; join them (llama-gguf-split --merge)");
+        return Err(GgufError::key("split.count", problem));
+    }
     let entries = read_entries(&mut reader, tensor_count)?;
 
     let alignment = metadata.optional_u32("general.alignment")?.unwrap_or(32) as usize;
@@ -171,7 +176,19 @@ fn read_header(bytes: &[u8]) -> Result<(Metadata, HashMap<String, Place>), GgufE
         }
         tensors.insert(name, place);
     }
+    apart(&tensors)?;
     Ok((metadata, tensors))
+}
+
+/// Whether no two tensors have the same bytes: a wrong offset makes a model of noise.
+fn apart(tensors: &HashMap<String, Place>) -> Result<(), GgufError> {
+    let mut places: Vec<(usize, usize, &str)> =
+        tensors.iter().map(|(name, p)| (p.start, p.end, name.as_str())).collect();
+    places.sort_unstable();
+    match places.windows(2).find(|two| two[1].0 < two[0].1) {
+        None => Ok(()),
+        Some(two) => Err(GgufError::tensor(two[1].2, format!("begins inside the bytes of `{}`", two[0].2))),
+    }
 }
 
 struct Entry {

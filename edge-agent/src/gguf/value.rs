@@ -99,11 +99,11 @@ impl Metadata {
     /// A number that may be missing.
     ///
     /// # Errors
-    /// When it is of another type or not finite.
+    /// When it is of another type or not finite in 32 bits.
     pub fn optional_f32(&self, key: &str) -> Result<Option<f32>, GgufError> {
         match self.get(key) {
             None => Ok(None),
-            Some(Value::Float(x)) if x.is_finite() => Ok(Some(*x as f32)),
+            Some(Value::Float(x)) if (*x as f32).is_finite() => Ok(Some(*x as f32)),
             Some(other) => Err(wrong(key, "a finite number", other)),
         }
     }

@@ -9,8 +9,6 @@ use crate::device::{Target, usable_memory};
 use crate::gguf::{Array, Gguf, GgufError, Metadata, Value};
 use crate::kernels::{Attention, BLOCK_TOKENS};
 
-/// Tokens of context when neither the file nor the operator says.
-const DEFAULT_CONTEXT: u32 = 2048;
 /// A context shorter than this answers nothing.
 const MIN_CONTEXT: usize = 64;
 /// Layers of the one Gemma 3 whose queries are scaled otherwise (27B); files do not say so.
@@ -54,8 +52,11 @@ impl Config {
         refuse_variants(m, family)?;
         let size = |name: &str| positive(m, &family.key(name));
         let (layers, width) = (size("block_count")?, size("embedding_length")?);
-        let trained = m.optional_u32(&family.key("context_length"))?.filter(|n| *n > 0).unwrap_or(DEFAULT_CONTEXT);
+        let (feed_forward, trained) = (size("feed_forward_length")?, trained(m, family)?);
+        let vocabulary = vocabulary(file, family, width)?;
         let attention = attention(m, family, layers, width)?;
+        all_blocks(file, family, layers)?;
+        first_block(file, family, width, feed_forward, &attention)?;
         let mut rotary = Rotary::from_metadata(m, family, attention.width, trained as usize)?;
         if tensors.find("rope_freqs.weight", &[attention.width / 2])?.is_some() {
             let factors = tensors.vector("rope_freqs.weight", attention.width / 2)?;
@@ -66,15 +67,19 @@ impl Config {
         }
         let mut views = vec![View { attention, rotary }];
         let mut view_of = vec![0; layers];
-        let window = m.optional_u32(&family.key("attention.sliding_window"))?.filter(|n| *n > 0).map(|n| n as usize);
+        let window = m.optional_u32(&family.key("attention.sliding_window"))?.map(|n| n as usize);
         match (&family.local, window) {
+            (Some(_), Some(0)) => {
+                return Err(GgufError::key(family.key("attention.sliding_window"), "0 tokens are no window").into());
+            }
             (Some(local), Some(window)) => {
                 let base = above(m, family.key("rope.freq_base_swa"), 1.0)?.unwrap_or(local.base);
                 let rotary = Rotary::plain(base, attention.width);
                 views.push(View { attention: Attention { window: Some(window), ..attention }, rotary });
                 view_of = local_layers(m, family, local, layers)?.into_iter().map(usize::from).collect();
             }
-            (None, Some(window)) if window < trained as usize => {
+            // For the others zero is how a converter says that there is none.
+            (None, Some(window @ 1..)) if window < trained as usize => {
                 let problem = "sliding windows are only supported for gemma3";
                 return Err(GgufError::key(family.key("attention.sliding_window"), problem).into());
             }
@@ -86,8 +91,8 @@ impl Config {
         Ok(Config {
             family,
             width,
-            feed_forward: size("feed_forward_length")?,
-            vocabulary: file.tensor("token_embd.weight")?.shape.get(1).copied().unwrap_or(0),
+            feed_forward,
+            vocabulary,
             epsilon: above(m, family.key("attention.layer_norm_rms_epsilon"), 0.0)?.unwrap_or(1e-5) as f32,
             layers: view_of,
             views,
@@ -119,13 +124,99 @@ fn refuse_variants(m: &Metadata, family: &Family) -> Result<(), GgufError> {
     Ok(())
 }
 
+/// Tokens of context that the model was trained for. Nothing could stand for them: a model that is asked for more than it
+/// has seen answers with noise.
+fn trained(m: &Metadata, family: &Family) -> Result<u32, GgufError> {
+    let key = family.key("context_length");
+    match m.u32(&key)? {
+        0 => Err(GgufError::key(key, "0 tokens are no context; expected are those that the model was trained for")),
+        trained => Ok(trained),
+    }
+}
+
+/// Rows of the embedding: one for each token, and as many as the file says where it says.
+fn vocabulary(file: &Gguf, family: &Family, width: usize) -> Result<usize, GgufError> {
+    const ROWS: &str = "token_embd.weight";
+    let (m, embedding) = (file.metadata(), file.tensor(ROWS)?);
+    let [columns, rows] = *embedding.shape else {
+        return Err(GgufError::tensor(
+            ROWS,
+            format!("has shape {:?}; expected is a row for each token", embedding.shape),
+        ));
+    };
+    if columns != width {
+        let problem = format!("says {width}; the rows of `{ROWS}` have {columns} numbers");
+        return Err(GgufError::key(family.key("embedding_length"), problem));
+    }
+    let key = family.key("vocab_size");
+    if let Some(said) = m.optional_u32(&key)?
+        && said as usize != rows
+    {
+        return Err(GgufError::key(key, format!("says {said} tokens; `{ROWS}` has {rows} rows")));
+    }
+    let key = "tokenizer.ggml.tokens";
+    match m.strings(key)?.len() {
+        tokens if tokens == rows => Ok(rows),
+        tokens => Err(GgufError::key(key, format!("lists {tokens} tokens; `{ROWS}` has {rows} rows, one for each"))),
+    }
+}
+
+/// Whether the file has the blocks that it says.
+fn all_blocks(file: &Gguf, family: &Family, layers: usize) -> Result<(), GgufError> {
+    let number = |name: &str| name.strip_prefix("blk.")?.split_once('.')?.0.parse::<u32>().ok();
+    let blocks = file.tensors().filter_map(|t| number(t.name)).max().map_or(0, |last| last as usize + 1);
+    if blocks == layers {
+        return Ok(());
+    }
+    let problem = format!("says {layers} blocks; the file's tensors, `blk.0` and on, are of {blocks}");
+    Err(GgufError::key(family.key("block_count"), problem))
+}
+
+/// Whether sizes are those of the first block's matrices. What a file lacks, and what is wrong in another block, is named
+/// where it is read.
+fn first_block(
+    file: &Gguf,
+    family: &Family,
+    width: usize,
+    feed_forward: usize,
+    a: &Attention,
+) -> Result<(), GgufError> {
+    let heads = |count: usize| format!("{count} heads of {} numbers", a.width);
+    for (key, said, tensor, rows) in [
+        ("attention.head_count", heads(a.heads), "attn_q", a.heads * a.width),
+        ("attention.head_count_kv", heads(a.kv_heads), "attn_k", a.kv_heads * a.width),
+        ("feed_forward_length", feed_forward.to_string(), "ffn_up", feed_forward),
+    ] {
+        let name = format!("blk.0.{tensor}.weight");
+        if let Some(found) = file.find(&name).filter(|found| found.shape != [width, rows]) {
+            let problem =
+                format!("{said} ask for {:?} numbers in `{name}`, which has {:?}", [width, rows], found.shape);
+            return Err(GgufError::key(family.key(key), problem));
+        }
+    }
+    Ok(())
+}
+
 fn attention(m: &Metadata, family: &Family, layers: usize, width: usize) -> Result<Attention, GgufError> {
-    let heads = positive(m, &family.key("attention.head_count"))?;
-    let kv_heads = optional(m, &family.key("attention.head_count_kv"))?.unwrap_or(heads);
-    let head = optional(m, &family.key("attention.key_length"))?.unwrap_or(width / heads);
-    if !heads.is_multiple_of(kv_heads) || head == 0 || !head.is_multiple_of(2) {
-        let problem = format!("{heads} heads over {kv_heads} of keys, {head} wide, cannot be run");
-        return Err(GgufError::key(family.key("attention.head_count"), problem));
+    let (count, count_kv) = (family.key("attention.head_count"), family.key("attention.head_count_kv"));
+    let heads = positive(m, &count)?;
+    let kv_heads = optional(m, &count_kv)?.unwrap_or(heads);
+    if !heads.is_multiple_of(kv_heads) {
+        return Err(GgufError::key(count_kv, format!("{kv_heads} heads of keys cannot share {heads} heads evenly")));
+    }
+    let length = family.key("attention.key_length");
+    let (head, key) = match optional(m, &length)? {
+        Some(head) => (head, length),
+        None if width.is_multiple_of(heads) => (width / heads, count),
+        None => {
+            let problem = format!(
+                "{heads} heads cannot share an embedding_length of {width} evenly, and no `{length}` says their width"
+            );
+            return Err(GgufError::key(count, problem));
+        }
+    };
+    if !head.is_multiple_of(2) {
+        return Err(GgufError::key(key, format!("makes heads {head} wide; only even widths can be rotated")));
     }
     for name in ["rope.dimension_count", "attention.value_length"] {
         let key = family.key(name);

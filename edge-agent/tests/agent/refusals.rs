@@ -112,6 +112,7 @@ async fn what_openai_refuses_of_a_conversation_is_refused_with_its_place() {
     for (body, place) in [
         (with(ok.clone(), json!({"messages": [{"role": "user", "content": null}]})), "/messages/0/content"),
         (with(ok.clone(), json!({"messages": [{"role": "user"}]})), "/messages/0/content"),
+        (with(ok.clone(), json!({"messages": [{"role": "assistant", "content": null}, user]})), "/messages/0/content"),
         (with(ok.clone(), json!({"messages": [user, orphan]})), "/messages/1/tool_call_id"),
         (with(ok.clone(), json!({"store": "yes"})), "/store"),
         (with(ok.clone(), json!({"verbosity": 3})), "/verbosity"),

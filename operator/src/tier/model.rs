@@ -32,6 +32,7 @@ pub(super) fn of(fleet: &Fleet) -> Model {
             model.args.push(format!("--cache-dir={CACHE}"));
             model.args.extend(terrace_crds::agent::pull_flags(http));
             model.args.extend(fleet.spec.cache.iter().flat_map(terrace_crds::agent::cache_flags));
+            model.args.extend(fleet.spec.cache.iter().flat_map(terrace_crds::agent::reserve_flags));
             model.volume("model-cache", CACHE, false, cache(fleet));
             if let Some(secret) = &http.secret_ref {
                 model.args.push(format!("--model-token-file={TOKEN}/token"));

@@ -57,6 +57,38 @@ async fn malformed_requests_are_named_by_place() {
     assert_eq!(agent.count(), 0);
 }
 
+/// Such a request went to a tier, and came back in the tier's words or not at all.
+#[tokio::test]
+async fn a_message_without_content_is_refused_in_the_language_it_came_in() {
+    let agent = Scripted::new("small", 4, Act::Say("x"));
+    let mut world = world(&agent).await;
+    world.start().await;
+    let user = json!({"role": "user", "content": "SECRET"});
+    for silent in [
+        json!({"role": "user", "content": null}),
+        json!({"role": "user"}),
+        json!({"role": "user", "content": []}),
+        json!({"role": "assistant", "content": null}),
+        json!({"role": "assistant"}),
+    ] {
+        let body = json!({"model": "auto", "messages": [user, silent]});
+        let reply = post(world.listen, CHAT, &[], &body).await;
+        is(&reply, 400, "invalid_request");
+        assert_eq!(reply.json()["error"]["param"], "/messages/1/content", "{silent}");
+
+        let reply = post(world.listen, "/v1/responses", &[], &json!({"model": "auto", "input": [user, silent]})).await;
+        is(&reply, 400, "invalid_request");
+        assert_eq!(reply.json()["error"]["param"], "/input/1/content", "{silent}");
+
+        let body = json!({"model": "auto", "max_tokens": 9, "messages": [user, silent, user]});
+        let reply = post(world.listen, "/v1/messages", &[], &body).await;
+        is(&reply, 400, "invalid_request");
+        assert_eq!(reply.json()["type"], "error", "Anthropic's shape");
+        assert_eq!(reply.json()["error"]["param"], "/messages/1/content", "{silent}");
+    }
+    assert_eq!(agent.count(), 0);
+}
+
 #[tokio::test]
 async fn sizes_encodings_paths_and_methods() {
     let agent = Scripted::new("small", 4, Act::Say("x"));

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::support::process::{self, Process};
-use crate::support::{Act, Scripted, World, post, question, stream, streamed, until};
+use crate::support::{Act, Scripted, World, get, post, question, stream, streamed, until};
 use serde_json::Value;
 use terrace_contract::trust::Boundary;
 
@@ -16,6 +16,56 @@ fn named<'a>(spans: &'a [Value], name: &str) -> Vec<&'a Value> {
 async fn spans_until(process: &Process, name: &str, count: usize) -> Vec<Value> {
     until(name, || named(&process.spans(), name).len() >= count).await;
     process.spans()
+}
+
+/// A router that listens and has no policy yet.
+async fn without_policy(world: &World) -> Process {
+    let (log, ports) = (world.path("log"), world.path("ports"));
+    let child = process::command(world)
+        .args(["--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"])
+        .arg(format!("--port-file={}", ports.display()))
+        .stderr(std::fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let nowhere = "127.0.0.1:0".parse().unwrap();
+    let mut process = Process { child, listen: nowhere, admin: nowhere, log, traces: world.path("traces") };
+    until("it listens", || {
+        let log = process.log();
+        let mut lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let Some(said) = lines.find(|line| line["message"] == "the router is listening") else { return false };
+        let address = |name: &str| said[name].as_str().unwrap().parse().unwrap();
+        (process.listen, process.admin) = (address("listen"), address("admin"));
+        true
+    })
+    .await;
+    process
+}
+
+/// It was written before the policy had come, and who waited for it got a 503.
+#[tokio::test]
+async fn the_port_file_comes_when_requests_are_answered() {
+    let edge = Scripted::new("small", 4, Act::Say("a b"));
+    let mut world = World::new();
+    world.agents("edge", Boundary::Device, &[&edge]).await;
+    let (router, ports) = (without_policy(&world).await, world.path("ports"));
+    assert_eq!(get(router.admin, "/readyz", &[]).await.status, 503);
+    assert_eq!(post(router.listen, CHAT, &[], &question("hi")).await.status, 503);
+    assert!(!ports.exists(), "there is no policy yet");
+    world.publish();
+    until("its port file", || ports.exists()).await;
+    assert_eq!(post(router.listen, CHAT, &[], &question("hi")).await.status, 200);
+    let written: Value = serde_json::from_slice(&std::fs::read(&ports).unwrap()).unwrap();
+    assert_eq!(written["listen"], router.listen.to_string());
+}
+
+/// Who waits for a policy that never comes can still be told to end.
+#[tokio::test]
+async fn a_router_without_a_policy_ends_when_told() {
+    let world = World::new();
+    let mut router = without_policy(&world).await;
+    router.terminate();
+    until("it ends", || router.child.try_wait().unwrap().is_some()).await;
+    assert!(router.child.wait().unwrap().success() && !world.path("ports").exists());
 }
 
 #[tokio::test]

@@ -7,16 +7,17 @@ use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
+use super::pieces as apart;
 use crate::normalise::normalise;
 
 /// Characters of base64 from which a piece is decoded.
 const MIN_BASE64: usize = 14;
 /// Characters of hexadecimal from which a piece is decoded.
-const MIN_HEX: usize = 18;
+pub(super) const MIN_HEX: usize = 18;
 /// How often what was decoded is decoded again.
 const DEPTH: usize = 2;
 /// Characters of base64 from which a part of a piece is decoded: chance makes a text of a shorter one too often.
-const MIN_PART: usize = 20;
+pub(super) const MIN_PART: usize = 20;
 
 /// Hands every text that is inside `text` to `look`, normalised.
 pub fn decoded(text: &str, look: &mut dyn FnMut(&str)) {
@@ -33,6 +34,8 @@ fn again(text: &str, depth: usize, look: &mut dyn FnMut(&str)) {
         again(&inner, depth - 1, look);
     };
     pieces(text, &mut inside);
+    apart::hex(text, &mut inside);
+    apart::base64(text, &mut inside);
     let bytes = text.as_bytes();
     if memchr::memchr2(b'%', b'\\', bytes).is_some() || (memchr::memchr(b'&', bytes).is_some() && text.contains("&#")) {
         let plain = unescape(text);
@@ -80,7 +83,7 @@ fn long(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Bytes of base64 in either alphabet: looked up, since every byte of every request is asked for.
-const BASE64: [bool; 256] = {
+pub(super) const BASE64: [bool; 256] = {
     let (mut table, mut byte) = ([false; 256], 0u8);
     while byte < 128 {
         table[byte as usize] = byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_');
@@ -94,12 +97,13 @@ fn mixed(piece: &str) -> bool {
     piece.bytes().any(|b| b.is_ascii_uppercase()) && piece.bytes().any(|b| b.is_ascii_lowercase())
 }
 
+const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
+    .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+    .with_decode_allow_trailing_bits(true);
+pub(super) const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
+pub(super) const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
+
 fn from_base64(piece: &str) -> Option<String> {
-    const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
-        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
-        .with_decode_allow_trailing_bits(true);
-    const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
-    const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
     let bytes = STANDARD.decode(piece).or_else(|_| URL_SAFE.decode(piece));
     bytes.ok().and_then(|bytes| readable(&bytes))
 }
@@ -181,9 +185,14 @@ fn escape(bytes: &[u8]) -> Option<(Escaped, usize)> {
 mod tests {
     use super::*;
 
+    /// What is found, each once: it may be read in several ways.
     fn found(text: &str) -> Vec<String> {
-        let mut found = Vec::new();
-        decoded(text, &mut |inner| found.push(inner.to_owned()));
+        let mut found: Vec<String> = Vec::new();
+        decoded(text, &mut |inner| {
+            if !found.iter().any(|other| other == inner) {
+                found.push(inner.to_owned());
+            }
+        });
         found
     }
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use terrace_contract::load::STEP_LIMIT_MS;
 use terrace_contract::policy::{Budget, OnMiss, Policy, Priority};
 use terrace_contract::tier::Tier;
 use terrace_contract::trust::{Boundary, Class};
@@ -54,7 +55,7 @@ pub fn device(name: &str, rate: f64) -> Device {
         step_base_us: 0.9e6 / rate,
         step_per_sequence_us: 0.1e6 / rate,
         prefill_chunk: 256,
-        step_limit_us: 50_000,
+        step_limit_us: u64::from(STEP_LIMIT_MS) * 1_000,
         prefix_cache_tokens: 0,
         rtt_us: 2_000,
     }

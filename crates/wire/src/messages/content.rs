@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::error::ErrorBody;
 use crate::members::{Members, UNTRANSLATED};
 use crate::pointer::Pointer;
+use crate::shape::EMPTY_LIST;
 use crate::translated::Messages;
 
 /// The system prompt: a text, or blocks of text.
@@ -27,6 +28,7 @@ pub(super) fn user(message: &Members<'_>, chat: &mut Messages) -> Result<(), Err
             chat.push(json!({"role": "user", "content": text}), &message.at);
             return Ok(());
         }
+        Some(Value::Array(blocks)) if blocks.is_empty() => return Err(message.fault("content", EMPTY_LIST)),
         Some(Value::Array(blocks)) => (blocks, message.at.key("content")),
         _ => return Err(message.fault("content", "give a string or a list of blocks")),
     };
@@ -138,6 +140,7 @@ fn tool_result(block: &Members<'_>) -> Result<Value, ErrorBody> {
     let said = match block.get("content") {
         None if failed => "error".into(),
         None => Value::String(String::new()),
+        Some(Value::Array(blocks)) if blocks.is_empty() => Value::String(String::new()),
         Some(Value::String(text)) => text.clone().into(),
         Some(Value::Array(blocks)) => content(each(blocks, &block.at.key("content"), text_block)?),
         Some(_) => return Err(block.fault("content", "must be a string or a list of text blocks")),
@@ -216,6 +219,10 @@ mod tests {
         let result = |content: Value| user(json!({"type": "tool_result", "tool_use_id": "t", "content": content}));
         for (messages, place) in [
             (json!([{"role": "user"}]), "/messages/0/content"),
+            (json!([{"role": "user", "content": null}]), "/messages/0/content"),
+            (json!([{"role": "user", "content": []}]), "/messages/0/content"),
+            (json!([{"role": "assistant"}, {"role": "user", "content": "x"}]), "/messages/0/content"),
+            (json!([{"role": "assistant", "content": null}, {"role": "user", "content": "x"}]), "/messages/0/content"),
             (json!([{"role": "user", "content": "x", "secret": 1}]), "/messages/0/["),
             (user(json!("secret")), "/messages/0/content/0"),
             (user(json!({"type": "document", "source": {}})), "/messages/0/content/0/type"),

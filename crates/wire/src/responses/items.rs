@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::error::ErrorBody;
 use crate::members::{Members, UNTRANSLATED};
+use crate::shape::EMPTY_LIST;
 use crate::translated::Messages;
 
 /// Reads one item. What another server thought (`reasoning`) means nothing to a tier and is left out.
@@ -29,6 +30,7 @@ fn message(item: &Members<'_>, chat: &mut Messages) -> Result<(), ErrorBody> {
     };
     let content = match item.get("content") {
         Some(text @ Value::String(_)) => text.clone(),
+        Some(Value::Array(parts)) if parts.is_empty() => return Err(item.fault("content", EMPTY_LIST)),
         Some(Value::Array(parts)) => {
             let at = item.at.key("content");
             let part = |(i, part)| part_of(&Members::of(part, at.index(i), "a part is an object with a type")?);
@@ -97,6 +99,7 @@ fn result(item: &Members<'_>, chat: &mut Messages) -> Result<(), ErrorBody> {
     item.only(&["type", "call_id", "output", "id", "status"], &["caller"])?;
     let output = match item.get("output") {
         Some(text @ Value::String(_)) => text.clone(),
+        Some(Value::Array(parts)) if parts.is_empty() => return Err(item.fault("output", EMPTY_LIST)),
         Some(Value::Array(parts)) => {
             let at = item.at.key("output");
             let text = |(i, part)| {
@@ -166,6 +169,10 @@ mod tests {
             (json!({"type": "secret", "role": "user", "content": "x"}), "/input/0/type"),
             (json!({"role": "secret", "content": "x"}), "/input/0/role"),
             (json!({"role": "user"}), "/input/0/content"),
+            (json!({"role": "user", "content": null}), "/input/0/content"),
+            (json!({"role": "assistant", "content": []}), "/input/0/content"),
+            (json!({"type": "message", "role": "assistant"}), "/input/0/content"),
+            (json!({"type": "function_call_output", "call_id": "c", "output": []}), "/input/0/output"),
             (user(json!("secret")), "/input/0/content/0"),
             (user(json!({"type": "input_file", "file_id": "secret"})), "/input/0/content/0/type"),
             (user(json!({"type": "input_image", "file_id": "secret"})), "/input/0/content/0/file_id"),

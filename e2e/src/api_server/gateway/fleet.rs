@@ -115,15 +115,9 @@ impl<'a> Fleet<'a> {
 
 impl Agent {
     /// Ends it as a kubelet does, and waits until it has finished what it had.
-    pub(super) async fn stop(mut self) -> anyhow::Result<()> {
-        let pid = self.child.id().with_context(|| format!("it has ended by itself\n{}", self.tail()))?.to_string();
-        let mut kill = Command::new("kill");
-        kill.args(["-TERM", &pid]);
-        shell::run(kill, None, secs(5)).await?;
-        let status = tokio::time::timeout(secs(40), self.child.wait()).await;
-        let status = status.context("the agent did not end within 40 s of SIGTERM")??;
-        ensure!(status.success(), "the agent ended with {status}\n{}", self.tail());
-        Ok(())
+    pub(super) async fn stop(self) -> anyhow::Result<()> {
+        let tail = || told::tail("the agent", &self.log);
+        shell::terminate("the agent", self.child, secs(40)).await.with_context(tail)
     }
 
     /// Ends it as a crash does.
