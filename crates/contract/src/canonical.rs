@@ -20,10 +20,13 @@ pub fn sha256<T: Serialize>(document: &T) -> String {
 
 /// Lower-case hex.
 pub fn hex(bytes: &[u8]) -> String {
-    let digit = |value: u8| char::from(b"0123456789abcdef"[usize::from(value & 15)]);
-    let mut text = String::with_capacity(2 * bytes.len());
-    bytes.iter().flat_map(|b| [b >> 4, *b]).for_each(|value| text.push(digit(value)));
-    text
+    let digit = |value: u8| b"0123456789abcdef"[usize::from(value & 15)];
+    let mut text = vec![0; 2 * bytes.len()];
+    for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
+        pair.copy_from_slice(&[digit(byte >> 4), digit(*byte)]);
+    }
+    // Digits are always UTF-8.
+    String::from_utf8(text).unwrap_or_default()
 }
 
 fn sort(value: &mut Value) {
