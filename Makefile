@@ -12,7 +12,7 @@ help:
 	@echo 'make bench     the benches that are there, each against a peer'
 	@echo 'make bench-agent the agent against llama.cpp: DEVICE=cpu|cuda|vulkan, CPU=avx2, THREADS=, ROUNDS=, PEER=xllamacpp'
 	@echo 'make soak-agent SECONDS=3600: a real agent under mixed load for so long; its memory must stay flat'
-	@echo 'make bench-router the router against sglang-router, smg, vllm-router, litellm, envoy, haproxy: ROUNDS=, PEERS=, CASES=, ONLY='
+	@echo 'make bench-router the router against sglang-router, smg, vllm-router, litellm, envoy, haproxy, bare-hyper: ROUNDS=, PEERS=, CASES=, ONLY='
 	@echo 'make soak-cluster MINUTES=60 SEED=1: the two-node cluster under mixed traffic, a fault each minute (root)'
 	@echo 'make bench-selection   the bench of device selection alone; AZURE_TRACE=FILE: on that trace'
 	@echo 'make confirm-selection AZURE_TRACE=FILE: its figures beside those of real agents with slowed clocks: LOAD=, SECONDS_EACH=, STRATEGIES='

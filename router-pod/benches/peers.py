@@ -16,6 +16,7 @@ import urllib.error
 import urllib.request
 
 CORE, OTHER_CORE = "1", "0"
+BARE = "bare-hyper"
 
 
 class Unusable(Exception):
@@ -94,6 +95,17 @@ class Router:
                 pass  # it has ended since
         return total
 
+    def split(self) -> tuple[int, int]:
+        """Clock ticks in its own code, and in the system's."""
+        user, system = 0, 0
+        for pid in self.pids():
+            try:
+                fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+            except OSError:
+                continue  # it has ended since
+            user, system = user + int(fields[11]), system + int(fields[12])
+        return user, system
+
     def rss(self) -> float:
         """MiB."""
         lines = (line for pid in self.pids() for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines())
@@ -121,6 +133,12 @@ def ours(way: str, programs: pathlib.Path, folder: pathlib.Path, collector: str,
                f"--state-dir={home}/state", f"--snapshot={home}/snapshot.json", f"--port-file={ports}"]
     router = Router(way, command, folder, None, body, {"OTEL_EXPORTER_OTLP_ENDPOINT": collector, "TERRACE_LOG": "warn"})
     return waited(router, ports)
+
+
+def bare(programs: pathlib.Path, folder: pathlib.Path, upstream: str, body: bytes) -> Router:
+    """What is left of a router once it only passes bytes on, made of our libraries: the floor (router-pod/examples/bare.rs)."""
+    port = free_port()
+    return waited(Router(BARE, [str(programs / "examples/bare"), str(port), upstream], folder, port, body))
 
 
 def peer(name: str, cache: pathlib.Path, folder: pathlib.Path, upstream: str, body: bytes) -> Router:

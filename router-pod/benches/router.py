@@ -19,7 +19,7 @@ import tempfile
 import threading
 import urllib.request
 
-from peers import OTHER_CORE, Router, Unusable, files, ours, peer
+from peers import BARE, OTHER_CORE, Router, Unusable, bare, files, ours, peer
 
 # Routers of LLM requests; the others are there for scale.
 LLM = ("sglang-router", "smg", "vllm-router", "litellm")
@@ -62,6 +62,8 @@ class Bench:
         self.a, self.folder, self.tiers, self.bodies = a, folder, tiers, bodies(folder)
         self.programs, self.out = pathlib.Path(a.programs), pathlib.Path(a.out)
         self.figures, self.absent, self.notes, self.rates = [], {}, [], {}
+        # By case and router: ticks in its own code and in the system's, and requests.
+        self.split: dict[str, dict[str, list[int]]] = {}
         self.routers: dict[str, Router] = {}
         self.idle: dict[str, list[float]] = {}
 
@@ -72,6 +74,8 @@ class Bench:
             try:
                 if name in WAYS:
                     self.routers[name] = ours(name, self.programs, self.folder, collector, small)
+                elif name == BARE:
+                    self.routers[name] = bare(self.programs, self.folder, self.tiers["plain"], small)
                 else:
                     self.routers[name] = peer(name, pathlib.Path(self.a.cache), self.folder, self.tiers["plain"], small)
             except (Unusable, OSError) as why:
@@ -134,17 +138,24 @@ class Bench:
             for case in cases:
                 for name in self.there() if turn % 2 == 0 else reversed(self.there()):
                     self.alone(f"{CASES[case]}, round {turn + 1}", name, lambda router: samples[case][name].append(self.sample(router, case)))
+        tick = 1e6 / os.sysconf("SC_CLK_TCK")
         for case in cases:
+            for name, (user, system, requests) in self.split.get(case, {}).items():
+                self.notes.append(f"{CASES[case]}: {name}: {user * tick / requests:.0f} us a request in its own code, "
+                                  f"{system * tick / requests:.0f} in the system's")
             self.versus(f"processor time of a request, {CASES[case]},", "us", samples[case], BOUNDS.get(case), 2.0 if case in BOUNDS else None)
 
     def sample(self, router: Router, case: str) -> float:
         connections = 64 if case == "small-paced" else 8
         ask(self.programs, router.address, self.bodies[case], 0.25, connections)
-        before = router.cpu()
+        before, split = router.cpu(), router.split()
         said = ask(self.programs, router.address, self.bodies[case], self.a.seconds, connections)
-        used = router.cpu() - before
+        used, now = router.cpu() - before, router.split()
         if said["errors"] or not said["answered"]:
             raise Unusable(f"{CASES[case]}: {said['answered']} answers and {said['errors']}")
+        sums = self.split.setdefault(case, {}).setdefault(router.name, [0, 0, 0])
+        for at, more in enumerate((now[0] - split[0], now[1] - split[1], said["answered"])):
+            sums[at] += more
         if case == "small":
             self.rates.setdefault(router.name, []).append(said["answered"] / said["seconds"])
         return used / said["answered"] * 1e6

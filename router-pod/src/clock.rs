@@ -28,6 +28,11 @@ impl Clock {
         self.started_us + micros(self.started.elapsed())
     }
 
+    /// A moment as this clock tells it: microseconds since the Unix epoch.
+    pub fn us_of(&self, moment: Instant) -> u64 {
+        self.started_us + micros(moment.duration_since(self.started))
+    }
+
     /// When this clock was made, microseconds since the Unix epoch.
     pub fn started_us(&self) -> u64 {
         self.started_us

@@ -8,6 +8,7 @@ use terrace_contract::policy::Budget;
 use terrace_decide::Signals;
 use terrace_decide::affinity::Prefix;
 use terrace_privacy::Classified;
+use terrace_wire::json::member;
 use tokio::time::Instant;
 
 use crate::dispatch::body::{self, Call};
@@ -54,7 +55,7 @@ pub struct Job {
 impl Job {
     /// Whether the client wants events.
     pub fn streams(&self) -> bool {
-        self.call != Call::Embedding && self.request.get("stream") == Some(&Value::Bool(true))
+        self.call != Call::Embedding && member(&self.request, "stream") == Some(&Value::Bool(true))
     }
 
     /// Whether the client itself asked for the usage chunk.

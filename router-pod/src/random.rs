@@ -8,9 +8,23 @@ use std::sync::{Mutex, PoisonError};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use terrace_contract::canonical;
 
+/// Random bytes that are fetched at once for ids.
+const AHEAD: usize = 256 * 16;
+
 /// Randomness.
-#[derive(Debug, Default)]
-pub struct Random(Source);
+#[derive(Default)]
+pub struct Random {
+    source: Source,
+    /// What ids are made of next, each byte once: one call to the system for many ids.
+    ahead: Mutex<Vec<u8>>,
+}
+
+/// Nothing of what will come.
+impl std::fmt::Debug for Random {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Random").field("source", &self.source).finish_non_exhaustive()
+    }
+}
 
 #[derive(Debug, Default)]
 enum Source {
@@ -28,12 +42,12 @@ pub struct NoRandomness;
 impl Random {
     /// What follows from this seed, and can be foretold from it: for simulations alone, never for secrets.
     pub fn seeded(seed: u64) -> Self {
-        Self(Source::Seeded(Mutex::new(seed)))
+        Self { source: Source::Seeded(Mutex::new(seed)), ahead: Mutex::default() }
     }
 
     /// 64 even bits, never for secrets.
     pub fn word(&self) -> u64 {
-        match &self.0 {
+        match &self.source {
             // A key that each thread makes once of the system's bytes and counts up: even, and without a system call.
             Source::System => RandomState::new().build_hasher().finish(),
             Source::Seeded(state) => next(state),
@@ -50,7 +64,7 @@ impl Random {
     /// # Errors
     /// [`NoRandomness`].
     pub fn fill(&self, bytes: &mut [u8]) -> Result<(), NoRandomness> {
-        match &self.0 {
+        match &self.source {
             Source::System => SystemRandom::new().fill(bytes).map_err(|_| NoRandomness),
             Source::Seeded(state) => {
                 for part in bytes.chunks_mut(8) {
@@ -64,7 +78,7 @@ impl Random {
     /// A new id: 128 random bits.
     pub fn id(&self) -> String {
         let mut bytes = [0u8; 16];
-        if self.fill(&mut bytes).is_err() {
+        if self.next_of_ahead(&mut bytes).is_err() {
             // Ids need only differ from one another; a system without randomness still counts time.
             bytes = std::time::SystemTime::now()
                 .duration_since(std::time::UNIX_EPOCH)
@@ -72,6 +86,20 @@ impl Random {
                 .to_be_bytes();
         }
         canonical::hex(&bytes)
+    }
+
+    /// Takes bytes that were fetched ahead, and fetches more when there are none.
+    fn next_of_ahead(&self, bytes: &mut [u8; 16]) -> Result<(), NoRandomness> {
+        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        if ahead.len() < bytes.len() {
+            let mut more = vec![0; AHEAD];
+            self.fill(&mut more)?;
+            *ahead = more;
+        }
+        let rest = ahead.len() - bytes.len();
+        bytes.copy_from_slice(&ahead[rest..]);
+        ahead.truncate(rest);
+        Ok(())
     }
 }
 

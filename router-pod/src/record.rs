@@ -65,14 +65,14 @@ pub struct Record {
 }
 
 impl Record {
-    /// A request that just came.
-    pub fn new(app: Arc<App>, id: &str, trace: Trace) -> Self {
+    /// A request that came at this moment.
+    pub fn new(app: Arc<App>, id: &str, trace: Trace, started: Instant) -> Self {
         app.metrics.in_flight.inc();
         Self {
             app,
             id: id.to_owned(),
             trace,
-            started: Instant::now(),
+            started,
             feature: OTHER_FEATURE.to_owned(),
             class: Class::Public,
             prompt_tokens: 0,
@@ -224,7 +224,8 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        let total_us = micros(self.started.elapsed());
+        let ended = Instant::now();
+        let total_us = micros(ended.duration_since(self.started));
         let metrics = &self.app.metrics;
         metrics.in_flight.dec();
         let refused = matches!(self.outcome, Outcome::Invalid | Outcome::Denied | Outcome::Unavailable);
@@ -265,7 +266,7 @@ impl Drop for Record {
         let trace = self.traced();
         let Some(used) = self.used else { return };
         let Some(uid) = self.tier.as_ref().map(|t| t.uid.as_str()) else { return };
-        self.app.ledger.used(uid, used, self.app.clock.now_us());
+        self.app.ledger.used(uid, used, self.app.clock.us_of(ended));
         let label = TierLabel { tier: tier.clone() };
         for (kind, n) in [("input", used.input), ("output", used.output)] {
             metrics.tokens.get_or_create(&TokenLabels { tier: tier.clone(), kind }).inc_by(n);

@@ -20,7 +20,10 @@ pub fn sha256<T: Serialize>(document: &T) -> String {
 
 /// Lower-case hex.
 pub fn hex(bytes: &[u8]) -> String {
-    hex::encode(bytes)
+    let mut text = vec![0; 2 * bytes.len()];
+    // As long as it must be, and its digits are UTF-8.
+    let _ = hex::encode_to_slice(bytes, &mut text);
+    String::from_utf8(text).unwrap_or_default()
 }
 
 fn sort(value: &mut Value) {

@@ -31,24 +31,39 @@ pub struct Length {
     pub likely: u32,
 }
 
+/// The most recent lengths, as they came and by size: kept sorted, since every request asks for them so.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Recent {
+    came: VecDeque<u16>,
+    sorted: Vec<u16>,
+}
+
+impl Recent {
+    fn keep(&mut self, tokens: u16, most: usize) {
+        let oldest = if self.came.len() == most { self.came.pop_front() } else { None };
+        if let Some(Ok(at)) = oldest.map(|oldest| self.sorted.binary_search(&oldest)) {
+            self.sorted.remove(at);
+        }
+        self.came.push_back(tokens);
+        insert(&mut self.sorted, tokens);
+    }
+}
+
+/// Puts a value where it belongs among sorted ones.
+fn insert(sorted: &mut Vec<u16>, value: u16) {
+    let at = sorted.partition_point(|other| *other <= value);
+    sorted.insert(at, value);
+}
+
 /// Lengths of a feature's answers.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Lengths {
-    all: VecDeque<u16>,
-    /// A few that stand for all of them: chosen when one comes, not for each request.
-    borrowed: Vec<u16>,
-    bands: BTreeMap<u16, VecDeque<u16>>,
+    all: Recent,
+    bands: BTreeMap<u16, Recent>,
 }
 
 fn band(prompt_tokens: u32) -> u16 {
     (BANDS * (f64::from(prompt_tokens) + 1.0).log2()) as u16
-}
-
-fn keep(recent: &mut VecDeque<u16>, tokens: u16, most: usize) {
-    if recent.len() == most {
-        recent.pop_front();
-    }
-    recent.push_back(tokens);
 }
 
 /// The value below which a share of sorted values lies.
@@ -61,11 +76,8 @@ impl Lengths {
     /// An answer to a prompt of this length was this long.
     pub fn learn(&mut self, prompt_tokens: u32, output_tokens: u32) {
         let tokens = u16::try_from(output_tokens).unwrap_or(u16::MAX);
-        keep(&mut self.all, tokens, IN_ALL);
-        let mut all: Vec<u16> = self.all.iter().copied().collect();
-        all.sort_unstable();
-        self.borrowed = (0..BORROWED).map(|i| quantile(&all, (i as f64 + 0.5) / BORROWED as f64)).collect();
-        keep(self.bands.entry(band(prompt_tokens)).or_default(), tokens, IN_BAND);
+        self.all.keep(tokens, IN_ALL);
+        self.bands.entry(band(prompt_tokens)).or_default().keep(tokens, IN_BAND);
     }
 
     /// The length of the next answer to a prompt of this length, never more than the caller allows and never none.
@@ -82,11 +94,15 @@ impl Lengths {
         Length { expected: within(cut / seen.len() as f64), likely: within(f64::from(quantile(&seen, QUANTILE))) }
     }
 
-    /// Answers to prompts of alike length and a few of all, sorted.
+    /// Answers to prompts of alike length and a few that stand for all of them, sorted; none: nothing was learned yet.
     fn alike(&self, prompt_tokens: u32) -> Vec<u16> {
-        let mut alike = self.borrowed.clone();
-        alike.extend(self.bands.get(&band(prompt_tokens)).into_iter().flatten());
-        alike.sort_unstable();
+        let band = self.bands.get(&band(prompt_tokens)).map(|recent| recent.sorted.as_slice()).unwrap_or_default();
+        let mut alike = Vec::with_capacity(band.len() + BORROWED);
+        alike.extend_from_slice(band);
+        if !self.all.sorted.is_empty() {
+            let borrowed = |i: usize| quantile(&self.all.sorted, (i as f64 + 0.5) / BORROWED as f64);
+            (0..BORROWED).for_each(|i| insert(&mut alike, borrowed(i)));
+        }
         alike
     }
 }

@@ -66,7 +66,7 @@ impl SpanProcessor for Processors {
 #[derive(Debug, Clone)]
 pub struct Spans {
     processors: Processors,
-    scope: InstrumentationScope,
+    scope: Arc<InstrumentationScope>,
 }
 
 /// A span that has ended. Times are microseconds since the Unix epoch.
@@ -94,7 +94,7 @@ pub struct Ended {
 
 impl Spans {
     pub(crate) fn new(processors: Processors, service: &'static str) -> Self {
-        Self { processors, scope: InstrumentationScope::builder(service).build() }
+        Self { processors, scope: Arc::new(InstrumentationScope::builder(service).build()) }
     }
 
     /// Exports a span, whether its trace was sampled or is kept for what became of it.
@@ -122,7 +122,7 @@ impl Spans {
             events: happened,
             links: SpanLinks::default(),
             status: if failed { Status::error("") } else { Status::Unset },
-            instrumentation_scope: self.scope.clone(),
+            instrumentation_scope: (*self.scope).clone(),
         });
     }
 }
@@ -158,6 +158,15 @@ fn flags(sampled: bool) -> TraceFlags {
 /// By hand, since every request needs it twice, kept or not: the SDK's propagator formats number by number, which was half
 /// of what a trace costs that is not kept.
 pub fn inject(context: &SpanContext, headers: &mut HeaderMap) {
+    inject_parent(context, headers);
+    let state = context.trace_state().header();
+    if let (true, false, Ok(value)) = (context.is_valid(), state.is_empty(), HeaderValue::from_str(&state)) {
+        headers.insert(const { HeaderName::from_static("tracestate") }, value);
+    }
+}
+
+/// The same without what vendors keep in a trace's state: for who asked, who has it.
+pub fn inject_parent(context: &SpanContext, headers: &mut HeaderMap) {
     if !context.is_valid() {
         return;
     }
@@ -166,11 +175,7 @@ pub fn inject(context: &SpanContext, headers: &mut HeaderMap) {
     write(&context.span_id().to_bytes(), &mut text[36..52]);
     write(&[context.trace_flags().to_u8()], &mut text[53..]);
     if let Ok(value) = HeaderValue::from_bytes(&text) {
-        headers.insert(HeaderName::from_static("traceparent"), value);
-    }
-    let state = context.trace_state().header();
-    if let (false, Ok(value)) = (state.is_empty(), HeaderValue::from_str(&state)) {
-        headers.insert(HeaderName::from_static("tracestate"), value);
+        headers.insert(const { HeaderName::from_static("traceparent") }, value);
     }
 }
 

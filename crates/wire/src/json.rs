@@ -11,6 +11,19 @@ use serde_json::{Map, Number, Value};
 /// Nesting that is still read. Past it a request is refused rather than half understood.
 pub const MAX_DEPTH: usize = 64;
 
+/// Members up to which an object is looked through instead of hashing a name.
+const FEW: usize = 16;
+
+/// A member of an object; none of what is no object. Requests, messages and their parts have few members, among which a
+/// name is found in a fraction of the time that hashing it takes.
+pub fn member<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
+    let members = value.as_object()?;
+    if members.len() > FEW {
+        return members.get(name);
+    }
+    members.iter().find_map(|(key, value)| (key == name).then_some(value))
+}
+
 /// Why a body is not JSON that can be read in one way only. Names the place, never the content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Malformed {

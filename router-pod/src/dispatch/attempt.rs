@@ -33,6 +33,8 @@ use crate::trace::Attempted;
 
 /// Longest error body that is looked at, for its code alone.
 const ERROR_BYTES: usize = 64 << 10;
+/// Room for the headers of a request.
+const HEADERS: usize = 12;
 
 /// What an attempt is told.
 pub struct Order<'a> {
@@ -119,7 +121,8 @@ pub async fn begin(app: &App, mut place: Place, order: Order<'_>) -> Result<Begu
             result = exchange => result.unwrap_or(Err(Failure::Late)),
         },
     };
-    let (now, took_us) = (app.clock.now_us(), micros(started.elapsed()));
+    let ended = Instant::now();
+    let (now, took_us) = (app.clock.us_of(ended), micros(ended.duration_since(started)));
     // One that was outrun soon after its own start says nothing of how long it would have taken.
     let late = matches!(result, Err(Failure::Late)) || took_us as f64 > order.forecast_us;
     if result.is_ok() || (late && matches!(result, Err(Failure::Late | Failure::Outrun))) {
@@ -128,9 +131,9 @@ pub async fn begin(app: &App, mut place: Place, order: Order<'_>) -> Result<Begu
     match result {
         Ok((connection, answer)) => {
             place.first_token(order.prompt_tokens, order.forecast_us, took_us, now);
-            order.trace.first_token();
+            order.trace.first_token(now);
             let (names, trace) = (order.names, order.trace);
-            Ok(Begun { place, connection, names, answer, first_token_at: Instant::now(), trace })
+            Ok(Begun { place, connection, names, answer, first_token_at: ended, trace })
         }
         Err(failure) => {
             tell(&mut place, &failure, now);
@@ -188,7 +191,7 @@ async fn exchange(app: &App, place: &Place, order: &Order<'_>) -> Result<(Connec
 
 /// Builds the request: its body from the clearance, its headers from a list.
 fn request(app: &App, place: &Place, order: &Order<'_>) -> Result<Request<Full<Bytes>>, Failure> {
-    let mut sent = HeaderMap::new();
+    let mut sent = HeaderMap::with_capacity(HEADERS);
     sent.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let accept = if order.stream { "text/event-stream" } else { "application/json" };
     sent.insert(ACCEPT, HeaderValue::from_static(accept));
@@ -200,10 +203,11 @@ fn request(app: &App, place: &Place, order: &Order<'_>) -> Result<Request<Full<B
             if let Some(domain) = order.cache_domain {
                 sent.insert(headers::CACHE_DOMAIN, header_value(domain)?);
             }
-            format!("https://{address}/v1{}", order.call.path())
+            let uri = format!("https://{address}/v1{}", order.call.path());
+            uri.parse().map_err(|_| Failure::Broken("the device's address cannot be used"))?
         }
         Site::Endpoint(target) => {
-            sent.insert(HOST, header_value(&target.authority())?);
+            sent.insert(HOST, target.authority.clone());
             sent.insert(headers::VIA, header_value(order.via)?);
             if let Backend::Endpoint(endpoint) = &place.tier.backend
                 && let Some(key) = &endpoint.credential
@@ -211,10 +215,7 @@ fn request(app: &App, place: &Place, order: &Order<'_>) -> Result<Request<Full<B
                 let bearer = app.credentials.bearer(&place.tier.uid, key).map_err(|_| Failure::Credential)?;
                 sent.insert(AUTHORIZATION, bearer);
             }
-            let path = format!("{}{}", target.path, order.call.path());
-            // HTTP/2 carries scheme and authority in the request line; HTTP/1.1 wants the path alone.
-            let scheme = if target.tls { "https" } else { "http" };
-            format!("{scheme}://{}{path}", target.authority())
+            target.uri(order.call)
         }
     };
     if place.tier.boundary < Boundary::Public {
@@ -223,7 +224,7 @@ fn request(app: &App, place: &Place, order: &Order<'_>) -> Result<Request<Full<B
     let bytes = app.write(order.cleared, order.request_id, order.number)?;
     let mut request = Request::new(Full::new(bytes));
     *request.method_mut() = http::Method::POST;
-    *request.uri_mut() = uri.parse().map_err(|_| Failure::Broken("the tier's URL cannot be used"))?;
+    *request.uri_mut() = uri;
     *request.headers_mut() = sent;
     Ok(request)
 }

@@ -5,6 +5,7 @@
 
 use serde_json::{Map, Value, json};
 use terrace_contract::tier::{Backend, Tier};
+use terrace_wire::json::member;
 
 /// The calls that a tier answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,5 +149,5 @@ fn message(message: &Value, more: Option<&str>) -> Value {
 
 /// Whether the client itself asked for the usage chunk of a stream.
 pub fn wants_usage(request: &Value) -> bool {
-    request.get("stream_options").and_then(|options| options.get("include_usage")) == Some(&Value::Bool(true))
+    member(request, "stream_options").and_then(|options| options.get("include_usage")) == Some(&Value::Bool(true))
 }

@@ -16,13 +16,9 @@ impl App {
     ///
     /// # Errors
     /// The reason why it may not go there.
-    pub fn clear(&self, job: &Job, built: &Value, tier: &Tier) -> Result<Cleared<Bytes>, Reason> {
+    pub fn clear(&self, job: &Job, built: &Value, tier: &Tier, now_us: u64) -> Result<Cleared<Bytes>, Reason> {
         let snapshot = &job.in_use.snapshot;
-        let terms = Terms {
-            policy: &snapshot.policy,
-            tier,
-            policy_age_us: self.fleet.policy_age_us(snapshot, self.clock.now_us()),
-        };
+        let terms = Terms { policy: &snapshot.policy, tier, policy_age_us: self.fleet.policy_age_us(snapshot, now_us) };
         clear(built, &job.classified, &terms).map_err(|denied| {
             tracing::debug!(tier = %tier.name, %denied, "not cleared");
             denied.reason()

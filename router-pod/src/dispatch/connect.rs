@@ -37,8 +37,8 @@ pub struct Connector {
     allow_loopback: bool,
     /// Addresses that no endpoint may have: the API server and this policy's own Service.
     denied: Vec<IpAddr>,
-    /// One TLS configuration an authority, by the digest of its certificates.
-    authorities: Mutex<HashMap<String, Arc<rustls::ClientConfig>>>,
+    /// For each authority, by its certificates' text: their digest and the TLS configuration.
+    authorities: Mutex<HashMap<Vec<u8>, (String, Arc<rustls::ClientConfig>)>>,
 }
 
 /// A connection for one request.
@@ -55,8 +55,8 @@ impl Connection {
     }
 
     /// The answer was read to its end.
-    pub fn finished(self) {
-        self.lease.finished();
+    pub fn finished(self, now: Instant) {
+        self.lease.finished(now);
     }
 }
 
@@ -104,12 +104,12 @@ impl Connector {
         address: SocketAddr,
         identity: &Identity,
     ) -> Result<Connection, ConnectError> {
-        let key = Key {
+        let key = Arc::new(Key {
             tier_uid: tier_uid.to_owned(),
             generation,
             place: address.to_string(),
             authority: identity.to_string(),
-        };
+        });
         if let Some(connection) = self.pooled(&key) {
             return Ok(connection);
         }
@@ -122,7 +122,8 @@ impl Connector {
 
     async fn endpoint(&self, tier: &Tier, target: &Target) -> Result<Connection, ConnectError> {
         let (authority, config) = if target.tls { self.authority(tier)? } else { (String::new(), None) };
-        let key = Key { tier_uid: tier.uid.clone(), generation: tier.generation, place: target.place(), authority };
+        let place = target.place.clone();
+        let key = Arc::new(Key { tier_uid: tier.uid.clone(), generation: tier.generation, place, authority });
         if let Some(connection) = self.pooled(&key) {
             return Ok(connection);
         }
@@ -185,23 +186,23 @@ impl Connector {
                 self.credentials.bytes(&tier.uid, file).map_err(|e| ConnectError::Configuration(e.to_string()))?
             }
         };
-        let name = terrace_contract::canonical::hex(&Sha256::digest(&pem));
         let mut known = self.authorities.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(config) = known.get(&name) {
-            return Ok((name, Some(Arc::clone(config))));
+        if let Some((name, config)) = known.get(&pem) {
+            return Ok((name.clone(), Some(Arc::clone(config))));
         }
+        let name = terrace_contract::canonical::hex(&Sha256::digest(&pem));
         let config = Arc::new(configuration(file.map(|_| pem.as_slice()))?);
-        known.insert(name.clone(), Arc::clone(&config));
+        known.insert(pem, (name.clone(), Arc::clone(&config)));
         Ok((name, Some(config)))
     }
 
-    fn pooled(&self, key: &Key) -> Option<Connection> {
+    fn pooled(&self, key: &Arc<Key>) -> Option<Connection> {
         let sender = self.pool.take(key, Instant::now())?;
-        let lease = Lease::new(sender, key.clone(), Arc::clone(&self.pool));
+        let lease = Lease::new(sender, Arc::clone(key), Arc::clone(&self.pool));
         Some(Connection { lease, timing: Timing { reused: true, ..Timing::default() } })
     }
 
-    fn keep(&self, key: Key, sender: connection::Sender, timing: Timing) -> Connection {
+    fn keep(&self, key: Arc<Key>, sender: connection::Sender, timing: Timing) -> Connection {
         if let Some(shared) = sender.share() {
             self.pool.put(&key, shared, Instant::now());
         }

@@ -109,6 +109,14 @@ impl Sender {
         }
     }
 
+    /// Whether it will never take a request again.
+    pub fn is_closed(&self) -> bool {
+        match self {
+            Sender::Http1(sender) => sender.is_closed(),
+            Sender::Http2(sender) => sender.is_closed(),
+        }
+    }
+
     /// A second handle of a connection that carries many requests.
     pub fn share(&self) -> Option<Sender> {
         match self {

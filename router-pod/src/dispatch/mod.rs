@@ -180,11 +180,11 @@ impl Trail {
     }
 }
 
-fn clear(app: &App, job: &Job, attempt: &Attempt) -> Result<Cleared<Bytes>, Reason> {
+fn clear(app: &App, job: &Job, attempt: &Attempt, now_us: u64) -> Result<Cleared<Bytes>, Reason> {
     let tier = job.in_use.tiers.get(attempt.tier.index).ok_or(Reason::NoDevice)?;
     let policy = &job.in_use.snapshot.policy;
     let built = body::for_tier(&job.request, job.call, tier, policy.limits.max_output_tokens);
-    app.clear(job, &built, tier)
+    app.clear(job, &built, tier, now_us)
 }
 
 fn names(job: &Job, place: &Place, now_us: u64) -> Names {

@@ -31,36 +31,39 @@ pub struct Key {
 
 /// Connections that wait.
 #[derive(Default)]
-pub struct Pool(Mutex<HashMap<Key, Vec<(Sender, Instant)>>>);
+pub struct Pool(Mutex<HashMap<Arc<Key>, Vec<(Sender, Instant)>>>);
 
 impl Pool {
-    /// A connection that can take a request now, if one waits. One that carries many requests stays in the pool.
+    /// A connection that can take a request now, if one waits: of several the newest. One that carries many requests
+    /// stays in the pool, as does one whose task has not yet seen the end of its last answer.
     pub fn take(&self, key: &Key, now: Instant) -> Option<Sender> {
         let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = idle.get_mut(key)?;
-        while let Some((sender, since)) = waiting.pop() {
-            if !sender.is_usable() {
-                continue;
-            }
-            if let Some(shared) = sender.share() {
-                waiting.push((sender, now));
+        for at in (0..waiting.len()).rev() {
+            let (sender, since) = &waiting[at];
+            if let Some(shared) = sender.share().filter(Sender::is_usable) {
                 return Some(shared);
             }
-            if now.duration_since(since) < IDLE_LONGEST {
-                return Some(sender);
+            let old = now.duration_since(*since) >= IDLE_LONGEST;
+            if sender.is_closed() || old {
+                waiting.remove(at);
+            } else if sender.is_usable() {
+                return Some(waiting.remove(at).0);
             }
         }
-        idle.remove(key);
+        if waiting.is_empty() {
+            idle.remove(key);
+        }
         None
     }
 
     /// Puts a connection back.
-    pub fn put(&self, key: &Key, sender: Sender, now: Instant) {
+    pub fn put(&self, key: &Arc<Key>, sender: Sender, now: Instant) {
         if matches!(&sender, Sender::Http2(_)) && self.take(key, now).is_some() {
             return;
         }
         let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let waiting = idle.entry(key.clone()).or_default();
+        let waiting = idle.entry(Arc::clone(key)).or_default();
         if waiting.len() < IDLE_MOST {
             waiting.push((sender, now));
         }
@@ -70,7 +73,7 @@ impl Pool {
     pub fn keep(&self, in_use: impl Fn(&Key) -> bool) {
         let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         idle.retain(|key, waiting| {
-            waiting.retain(|(sender, _)| sender.is_usable() || matches!(sender, Sender::Http1(s) if !s.is_closed()));
+            waiting.retain(|(sender, _)| !sender.is_closed());
             in_use(key) && !waiting.is_empty()
         });
     }
@@ -79,13 +82,13 @@ impl Pool {
 /// A connection in use; goes back to its pool when the answer was read to its end.
 pub struct Lease {
     sender: Option<Sender>,
-    key: Key,
+    key: Arc<Key>,
     pool: Arc<Pool>,
 }
 
 impl Lease {
     /// A connection in use.
-    pub fn new(sender: Sender, key: Key, pool: Arc<Pool>) -> Self {
+    pub fn new(sender: Sender, key: Arc<Key>, pool: Arc<Pool>) -> Self {
         Self { sender: Some(sender), key, pool }
     }
 
@@ -94,17 +97,10 @@ impl Lease {
         self.sender.as_mut()
     }
 
-    /// The answer was read to its end: the connection may be used again.
-    pub fn finished(mut self) {
-        if let Some(Sender::Http1(sender)) = self.sender.take() {
-            let (pool, key) = (Arc::clone(&self.pool), self.key.clone());
-            // Ready once the connection's task has seen the end of the answer.
-            let mut sender = sender;
-            tokio::spawn(async move {
-                if sender.ready().await.is_ok() {
-                    pool.put(&key, Sender::Http1(sender), Instant::now());
-                }
-            });
+    /// The answer was read to its end: the connection may be used again, as soon as its task has seen that too.
+    pub fn finished(mut self, now: Instant) {
+        if let Some(sender @ Sender::Http1(_)) = self.sender.take() {
+            self.pool.put(&self.key, sender, now);
         }
     }
 }

@@ -5,6 +5,7 @@
 use serde::{Deserialize as _, Serialize, Serializer};
 use serde_json::{Value, json};
 use terrace_contract::load::Load;
+use terrace_wire::json::member;
 use terrace_wire::passing::{self, Choice, Part};
 
 use super::body::Call;
@@ -41,14 +42,15 @@ impl Tokens {
     /// Reads a `usage` member; none if it is not one.
     pub fn read(usage: Option<&Value>) -> Option<Self> {
         let usage = usage?;
-        let count = |name: &str| usage.get(name).and_then(Value::as_u64);
-        let cached = usage.get("prompt_tokens_details").and_then(|details| details.get("cached_tokens")?.as_u64());
+        let count = |name: &str| member(usage, name).and_then(Value::as_u64);
+        let cached =
+            member(usage, "prompt_tokens_details").and_then(|details| member(details, "cached_tokens")?.as_u64());
         Some(Self { input: count("prompt_tokens")?, output: count("completion_tokens")?, cached: cached.unwrap_or(0) })
     }
 
     /// Reads the `usage` of embeddings, which have no output.
     pub fn of_vectors(usage: Option<&Value>) -> Option<Self> {
-        let input = usage?.get("prompt_tokens").and_then(Value::as_u64)?;
+        let input = member(usage?, "prompt_tokens").and_then(Value::as_u64)?;
         Some(Self { input, output: 0, cached: 0 })
     }
 

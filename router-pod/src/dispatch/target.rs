@@ -1,4 +1,8 @@
-//! Where an endpoint is: its base URL, taken apart once.
+//! Where an endpoint is: its base URL, taken apart once, when a snapshot is taken into use.
+
+use http::{HeaderValue, Uri};
+
+use super::body::Call;
 
 /// An endpoint's base URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,8 +13,12 @@ pub struct Target {
     pub host: String,
     /// Port.
     pub port: u16,
-    /// Path without a slash at its end.
-    pub path: String,
+    /// `host:port`, as the pool names it.
+    pub place: String,
+    /// The `host` header: the port only where it is not the scheme's own.
+    pub authority: HeaderValue,
+    /// Where each call goes, whole: HTTP/2 carries scheme and authority in the request line.
+    uris: [(Call, Uri); 3],
 }
 
 /// A URL that no endpoint can have.
@@ -24,7 +32,7 @@ impl Target {
     /// # Errors
     /// [`NotATarget`].
     pub fn parse(url: &str) -> Result<Target, NotATarget> {
-        let uri: http::Uri = url.parse().map_err(|_| NotATarget)?;
+        let uri: Uri = url.parse().map_err(|_| NotATarget)?;
         let tls = match uri.scheme_str() {
             Some("https") => true,
             Some("http") => false,
@@ -35,23 +43,30 @@ impl Target {
         {
             return Err(NotATarget);
         }
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+        let own = if tls { 443 } else { 80 };
+        let port = authority.port_u16().unwrap_or(own);
+        let named = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+        let named = if port == own { named } else { format!("{named}:{port}") };
+        let (scheme, path) = (if tls { "https" } else { "http" }, uri.path().trim_end_matches('/'));
+        let whole = |call: Call| {
+            let uri = format!("{scheme}://{named}{path}{}", call.path()).parse().map_err(|_| NotATarget)?;
+            Ok((call, uri))
+        };
         Ok(Target {
             tls,
-            host: authority.host().trim_start_matches('[').trim_end_matches(']').to_owned(),
-            port: authority.port_u16().unwrap_or(if tls { 443 } else { 80 }),
-            path: uri.path().trim_end_matches('/').to_owned(),
+            place: format!("{host}:{port}"),
+            authority: HeaderValue::from_str(&named).map_err(|_| NotATarget)?,
+            uris: [whole(Call::Chat)?, whole(Call::Completion)?, whole(Call::Embedding)?],
+            host,
+            port,
         })
     }
 
-    /// `host:port`, as the pool and spans name it.
-    pub fn place(&self) -> String {
-        format!("{}:{}", self.host, self.port)
-    }
-
-    /// The `host` header: the port only where it is not the scheme's own.
-    pub fn authority(&self) -> String {
-        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        if self.port == (if self.tls { 443 } else { 80 }) { host } else { format!("{host}:{}", self.port) }
+    /// Where a call goes.
+    pub fn uri(&self, call: Call) -> Uri {
+        let [chat, others @ ..] = &self.uris;
+        others.iter().find(|(of, _)| *of == call).unwrap_or(chat).1.clone()
     }
 }
 
@@ -62,11 +77,14 @@ mod tests {
     #[test]
     fn a_base_url_is_taken_apart() {
         let target = Target::parse("https://api.example.com/v1/").unwrap();
-        assert_eq!((target.tls, target.port, target.path.as_str()), (true, 443, "/v1"));
-        assert_eq!(target.authority(), "api.example.com");
+        assert_eq!((target.tls, target.port, target.place.as_str()), (true, 443, "api.example.com:443"));
+        assert_eq!(target.authority, "api.example.com");
+        assert_eq!(target.uri(Call::Chat), "https://api.example.com/v1/chat/completions");
+        assert_eq!(target.uri(Call::Embedding), "https://api.example.com/v1/embeddings");
         let target = Target::parse("http://[::1]:8000").unwrap();
-        assert_eq!((target.host.as_str(), target.port, target.path.as_str()), ("::1", 8000, ""));
-        assert_eq!(target.authority(), "[::1]:8000");
+        assert_eq!((target.host.as_str(), target.port), ("::1", 8000));
+        assert_eq!(target.authority, "[::1]:8000");
+        assert_eq!(target.uri(Call::Completion), "http://[::1]:8000/completions");
     }
 
     #[test]

@@ -61,6 +61,8 @@ struct Ready<'a> {
     place: Place,
     cleared: Cleared<Bytes>,
     number: u32,
+    /// When it was made ready.
+    at_us: u64,
     remaining: Duration,
     last: bool,
 }
@@ -104,8 +106,8 @@ impl<'a> Walk<'a> {
         let (app, job) = (self.app, self.job);
         let Step { attempt, pod_uid, .. } = self.steps[at];
         self.steps[at].taken = true;
-        let cleared = clear(app, job, attempt).map_err(Failure::NotCleared)?;
         let now = app.clock.now_us();
+        let cleared = clear(app, job, attempt, now).map_err(Failure::NotCleared)?;
         let request = Dispatch::of(&job.signals, Arc::clone(&job.prefix), now).insisting(attempt.insists);
         let place = counted.or_else(|| app.fleet.admit(&job.in_use, attempt.tier.index, pod_uid, request, now));
         let place = place.ok_or(Failure::Full { retry_after_us: None })?;
@@ -119,7 +121,7 @@ impl<'a> Walk<'a> {
         });
         *self.tries += 1;
         let last = self.steps.iter().all(|step| step.taken);
-        Ok(Ready { attempt, place, cleared, number: *self.tries, remaining, last })
+        Ok(Ready { attempt, place, cleared, number: *self.tries, at_us: now, remaining, last })
     }
 
     /// When a second attempt is started beside this one; none: never.
@@ -245,7 +247,7 @@ impl Ready<'_> {
             number: self.number,
             call: job.call,
             stream: job.streams(),
-            names: names(job, &self.place, app.clock.now_us()),
+            names: names(job, &self.place, self.at_us),
             prompt_tokens: job.signals.prompt_tokens.into(),
             forecast_us: self.forecast_us(job),
             first_token: patience(job, self.attempt, self.last, self.remaining),
@@ -253,7 +255,7 @@ impl Ready<'_> {
             via: &job.via,
             cache_domain: job.cache_domain.as_deref(),
             outrun,
-            trace: job.trace.attempt(&self.place),
+            trace: job.trace.attempt(&self.place, self.at_us),
         };
         attempt::begin(app, self.place, order).await
     }

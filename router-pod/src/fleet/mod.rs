@@ -28,6 +28,7 @@ use terrace_decide::{FleetView, Plan, Serving, TierView};
 use terrace_privacy::Rules;
 
 use crate::dispatch::credentials::Credentials;
+use crate::dispatch::target::Target;
 use crate::queue::Waiters;
 use device::Device;
 use endpoint::Endpoint;
@@ -39,6 +40,8 @@ pub struct InUse {
     pub snapshot: Arc<Snapshot>,
     /// Its ladder.
     pub tiers: Vec<Arc<Tier>>,
+    /// Where each tier's endpoint is; none: its tier has devices.
+    pub targets: Vec<Option<Arc<Target>>>,
     /// What finds and judges content, compiled for this policy.
     pub rules: Rules,
 }
@@ -124,11 +127,12 @@ impl Fleet {
     /// Takes a snapshot that passed [`accept::check`] into use.
     pub fn take(&self, snapshot: Snapshot, rules: Rules) {
         let tiers = snapshot.tiers.iter().cloned().map(Arc::new).collect();
+        let targets = snapshot.tiers.iter().map(target).collect();
         self.refused.store(None);
         self.confirmed_us.store(0, Ordering::Release);
         let named = |uid: &String| snapshot.devices.iter().any(|d| d.tier == *uid);
         self.found.lock().unwrap_or_else(PoisonError::into_inner).retain(|uid, _| !named(uid));
-        self.in_use.store(Some(Arc::new(InUse { snapshot: Arc::new(snapshot), tiers, rules })));
+        self.in_use.store(Some(Arc::new(InUse { snapshot: Arc::new(snapshot), tiers, targets, rules })));
         self.sync();
     }
 
@@ -299,7 +303,7 @@ impl Fleet {
         request: Dispatch,
         now_us: u64,
     ) -> Option<Place> {
-        let tier = in_use.tiers.get(tier)?;
+        let (target, tier) = (in_use.targets.get(tier)?, in_use.tiers.get(tier)?);
         let table = self.table.load();
         match (&tier.backend, pod_uid) {
             (Backend::Fleet(fleet), Some(pod_uid)) => {
@@ -309,7 +313,7 @@ impl Fleet {
             (Backend::Endpoint(facts), None) => {
                 let endpoint = table.endpoints.get(&tier.uid)?;
                 let guard = endpoint.admit(&facts.limits, in_use.snapshot.routers, &request, now_us)?;
-                Place::endpoint(Arc::clone(tier), facts, guard, &self.waiters)
+                Some(Place::endpoint(Arc::clone(tier), target.clone()?, guard, &self.waiters))
             }
             _ => None,
         }
@@ -342,6 +346,12 @@ impl Fleet {
         };
         in_use.tiers.iter().map(of).collect()
     }
+}
+
+/// Where a tier's endpoint is. [`accept::check`] takes no snapshot with a URL that is none.
+fn target(tier: &Tier) -> Option<Arc<Target>> {
+    let Backend::Endpoint(endpoint) = &tier.backend else { return None };
+    Target::parse(&endpoint.url).ok().map(Arc::new)
 }
 
 fn keep_or_add(known: &[Arc<Device>], facts: &tier::Device) -> Arc<Device> {

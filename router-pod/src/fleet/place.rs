@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use terrace_contract::load::Load;
-use terrace_contract::tier::{self, Endpoint, Tier};
+use terrace_contract::tier::{self, Tier};
 use terrace_decide::breaker::Event;
 use terrace_identity::Identity;
 
@@ -42,7 +42,7 @@ pub enum Site {
         pod_uid: String,
     },
     /// An endpoint.
-    Endpoint(Target),
+    Endpoint(Arc<Target>),
 }
 
 #[derive(Debug)]
@@ -68,10 +68,9 @@ impl Place {
     }
 
     /// A tier's endpoint.
-    pub fn endpoint(tier: Arc<Tier>, facts: &Endpoint, guard: EndpointGuard, waiters: &Arc<Waiters>) -> Option<Self> {
-        let target = Target::parse(&facts.url).ok()?;
+    pub fn endpoint(tier: Arc<Tier>, target: Arc<Target>, guard: EndpointGuard, waiters: &Arc<Waiters>) -> Self {
         let bell = Bell(Arc::clone(waiters));
-        Some(Self { tier, site: Site::Endpoint(target), guard: Guard::Endpoint(guard), bell })
+        Self { tier, site: Site::Endpoint(target), guard: Guard::Endpoint(guard), bell }
     }
 
     /// The device's node, or the endpoint's host.
@@ -194,7 +193,7 @@ impl Place {
     pub fn peer(&self) -> Peer {
         match &self.site {
             Site::Device { address, .. } => Peer::Address(*address),
-            Site::Endpoint(target) => Peer::Name(target.host.clone(), target.port),
+            Site::Endpoint(target) => Peer::Endpoint(Arc::clone(target)),
         }
     }
 }
@@ -205,7 +204,7 @@ pub enum Peer {
     /// A device.
     Address(SocketAddr),
     /// An endpoint.
-    Name(String, u16),
+    Endpoint(Arc<Target>),
 }
 
 impl Peer {
@@ -213,7 +212,7 @@ impl Peer {
     pub fn address(self) -> (String, u16) {
         match self {
             Peer::Address(address) => (address.ip().to_string(), address.port()),
-            Peer::Name(host, port) => (host, port),
+            Peer::Endpoint(target) => (target.host.clone(), target.port),
         }
     }
 }

@@ -5,6 +5,7 @@ use serde_json::Value;
 use terrace_contract::headers;
 use terrace_contract::names::OTHER_FEATURE;
 use terrace_contract::policy::Budget;
+use terrace_wire::json::member;
 
 /// A feature and its budget.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -18,7 +19,8 @@ pub struct Context<'a> {
 /// Reads `x-terrace-feature`, or else `metadata.feature` of the body.
 pub fn context<'a>(headers: &HeaderMap, request: &Value, budgets: &'a [Budget]) -> Context<'a> {
     let header = headers.get(headers::FEATURE).and_then(|v| v.to_str().ok());
-    let said = header.or_else(|| request.get("metadata").and_then(|metadata| metadata.get("feature")?.as_str()));
+    let said =
+        header.or_else(|| member(request, "metadata").and_then(|metadata| member(metadata, "feature")?.as_str()));
     let named = said
         .and_then(|said| budgets.iter().find_map(|b| b.features.iter().find(|f| *f == said).map(|f| (f.as_str(), b))));
     match named {

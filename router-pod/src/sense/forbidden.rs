@@ -2,6 +2,7 @@
 //! saw, so they need a clearance for Public.
 
 use serde_json::Value;
+use terrace_wire::json::member;
 use terrace_wire::pointer::Pointer;
 
 /// Fields of the body itself.
@@ -47,12 +48,12 @@ pub fn first(request: &Value) -> Option<Pointer> {
 
 fn in_part(part: &Value, at: &Pointer) -> Option<Pointer> {
     for name in ["file_id", "file"] {
-        if part.get(name).is_some_and(|f| f.is_string() || f.get("file_id").is_some()) {
+        if member(part, name).is_some_and(|f| f.is_string() || f.get("file_id").is_some()) {
             return Some(at.key(name));
         }
     }
     for name in ["image_url", "image", "video_url", "audio_url", "input_image"] {
-        let url = part.get(name).and_then(|v| v.as_str().or_else(|| v.get("url").and_then(Value::as_str)));
+        let url = member(part, name).and_then(|v| v.as_str().or_else(|| v.get("url").and_then(Value::as_str)));
         // A data URL carries its bytes; anything else has to be fetched.
         if url.is_some_and(|url| !url.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:"))) {
             return Some(at.key(name));

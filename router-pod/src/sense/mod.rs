@@ -26,6 +26,7 @@ use terrace_decide::output::Length;
 use terrace_decide::{Deadline, Hop, ModelChoice, Prefer, Signals};
 use terrace_privacy::{Classified, Request, Rules};
 use terrace_wire::error::{Code, ErrorBody};
+use terrace_wire::json::member;
 use terrace_wire::pointer::Pointer;
 use tokio::time::Instant;
 
@@ -84,7 +85,7 @@ pub struct Known<'a> {
     pub elapsed_us: u64,
 }
 
-/// Senses a request that came `started`.
+/// Senses a request that came at the first of two moments, at the second.
 ///
 /// # Errors
 /// 400 for a label that is none, or a field that needs a clearance for Public.
@@ -94,10 +95,11 @@ pub fn sense(
     given: &HeaderMap,
     asked: &Asked,
     caller: &Caller,
-    started: Instant,
+    (came, now): (Instant, Instant),
 ) -> Result<Sensed, Refusal> {
     each_once(given)?;
-    let now = app.clock.now_us();
+    let elapsed_us = micros(now.duration_since(came));
+    let now = app.clock.us_of(now);
     let session = session(app, given, caller);
     let known = Known {
         session: session.as_ref().and_then(|(session, presented)| earlier(app, session, presented, now)),
@@ -105,7 +107,7 @@ pub fn sense(
         hop: &|budget| {
             session.as_ref().and_then(|(session, told)| app.chains.call(*session, budget, &told.chains, now))
         },
-        elapsed_us: micros(started.elapsed()),
+        elapsed_us,
     };
     let request = &asked.request;
     let classified = classify(&in_use.rules, given, request, caller, known.session)?;
@@ -180,7 +182,7 @@ fn describe(
         (Verdict::simple(), Length { expected: 0, likely: 0 }, Some(0))
     } else {
         let last_user = last_user(request);
-        let tools = request.get("tools").and_then(Value::as_array).map_or(0, Vec::len);
+        let tools = member(request, "tools").and_then(Value::as_array).map_or(0, Vec::len);
         let length = (known.length)(context.feature, prompt_tokens, limit.unwrap_or(most));
         let step = hop.is_some_and(|hop| hop.is_step(length.likely));
         let prompt = Prompt { last_user: &last_user, prompt_tokens, tools, step };
@@ -196,7 +198,7 @@ fn describe(
         class: classified.class(),
         class_reasons: classified.reasons().to_vec(),
         needs: needs::of_request(call, request),
-        model: ModelChoice::parse(request.get("model").and_then(Value::as_str).unwrap_or_default()),
+        model: ModelChoice::parse(member(request, "model").and_then(Value::as_str).unwrap_or_default()),
         feature: context.feature.to_owned(),
         deadline: deadline.map(|deadline| hop.map_or(deadline, |hop| deadline.within(hop.left_us))),
         hop,
@@ -262,7 +264,7 @@ fn forbidden_at(pointer: &Pointer, class: Class) -> Refusal {
 
 /// The last turn of the user, or the prompt.
 fn last_user(request: &Value) -> String {
-    match request.get("prompt") {
+    match member(request, "prompt") {
         Some(Value::String(prompt)) => return prompt.clone(),
         // Several are one piece of work; token ids are words to nobody here.
         Some(Value::Array(prompts)) => {
@@ -270,12 +272,12 @@ fn last_user(request: &Value) -> String {
         }
         _ => {}
     }
-    let messages = request.get("messages").and_then(Value::as_array);
-    let last = messages.into_iter().flatten().rfind(|m| m.get("role").and_then(Value::as_str) == Some("user"));
-    match last.and_then(|m| m.get("content")) {
+    let messages = member(request, "messages").and_then(Value::as_array);
+    let last = messages.into_iter().flatten().rfind(|m| member(m, "role").and_then(Value::as_str) == Some("user"));
+    match last.and_then(|m| member(m, "content")) {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Array(parts)) => {
-            parts.iter().filter_map(|p| p.get("text").and_then(Value::as_str)).collect::<Vec<_>>().join("\n")
+            parts.iter().filter_map(|p| member(p, "text").and_then(Value::as_str)).collect::<Vec<_>>().join("\n")
         }
         _ => String::new(),
     }

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use terrace_contract::tier::Feature;
+use terrace_wire::json::member;
 
 use crate::dispatch::body::Call;
 
@@ -10,16 +11,16 @@ pub fn of_request(call: Call, request: &Value) -> Vec<Feature> {
     if call == Call::Embedding {
         return vec![Feature::Embeddings];
     }
-    let filled = |name: &str| request.get(name).and_then(Value::as_array).is_some_and(|list| !list.is_empty());
+    let filled = |name: &str| member(request, name).and_then(Value::as_array).is_some_and(|list| !list.is_empty());
     let mut needs = Vec::new();
     if filled("tools") || filled("functions") {
         needs.push(Feature::Tools);
     }
-    if parts(request).any(|part| part.get("type").and_then(Value::as_str).is_some_and(is_picture)) {
+    if parts(request).any(|part| member(part, "type").and_then(Value::as_str).is_some_and(is_picture)) {
         needs.push(Feature::Vision);
     }
-    let logprobs = request.get("logprobs").is_some_and(|v| v.as_bool() == Some(true) || v.as_u64().is_some());
-    if logprobs || request.get("top_logprobs").is_some_and(|v| !v.is_null()) {
+    let logprobs = member(request, "logprobs").is_some_and(|v| v.as_bool() == Some(true) || v.as_u64().is_some());
+    if logprobs || member(request, "top_logprobs").is_some_and(|v| !v.is_null()) {
         needs.push(Feature::Logprobs);
     }
     if format(request) == Some("json_schema") {
@@ -30,17 +31,18 @@ pub fn of_request(call: Call, request: &Value) -> Vec<Feature> {
 
 /// Whether an answer with a form is wanted: a tool's call, JSON, or what follows a tool's result.
 pub fn form(request: &Value) -> bool {
-    let filled = |name: &str| request.get(name).and_then(Value::as_array).is_some_and(|list| !list.is_empty());
-    let called = (filled("tools") || filled("functions")) && request.get("tool_choice") != Some(&Value::from("none"));
+    let filled = |name: &str| member(request, name).and_then(Value::as_array).is_some_and(|list| !list.is_empty());
+    let called =
+        (filled("tools") || filled("functions")) && member(request, "tool_choice") != Some(&Value::from("none"));
     let json = format(request).is_some_and(|kind| kind != "text");
-    let messages = request.get("messages").and_then(Value::as_array);
+    let messages = member(request, "messages").and_then(Value::as_array);
     let last = messages.and_then(|messages| messages.last()?.get("role")?.as_str());
     called || json || matches!(last, Some("tool" | "function"))
 }
 
 /// The type of the answer's format.
 fn format(request: &Value) -> Option<&str> {
-    request.get("response_format")?.get("type")?.as_str()
+    member(request, "response_format")?.get("type")?.as_str()
 }
 
 fn is_picture(kind: &str) -> bool {
@@ -49,8 +51,8 @@ fn is_picture(kind: &str) -> bool {
 
 /// Every content part of every message.
 pub(super) fn parts(request: &Value) -> impl Iterator<Item = &Value> {
-    let messages = request.get("messages").and_then(Value::as_array);
-    messages.into_iter().flatten().filter_map(|m| m.get("content").and_then(Value::as_array)).flatten()
+    let messages = member(request, "messages").and_then(Value::as_array);
+    messages.into_iter().flatten().filter_map(|m| member(m, "content").and_then(Value::as_array)).flatten()
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
 use serde_json::Value;
 use terrace_decide::affinity::Prefix;
+use terrace_wire::json::member;
 
 /// Bytes of one block.
 const BLOCK_BYTES: usize = 1024;
@@ -23,7 +24,7 @@ pub fn of_request(secret: &RandomState, policy_uid: &str, domain: Option<&str>, 
     (policy_uid, domain).hash(&mut first);
     let mut blocks = Blocks { hasher: first, room: BLOCK_BYTES, names: Vec::new() };
     for part in ["tools", "functions", "messages", "prompt"] {
-        if let Some(value) = request.get(part) {
+        if let Some(value) = member(request, part) {
             blocks.walk(value);
         }
     }

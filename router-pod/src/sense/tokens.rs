@@ -5,6 +5,7 @@
 //! context that is too long is more often refused here than at a device.
 
 use serde_json::Value;
+use terrace_wire::json::member;
 
 /// Template tokens of one message.
 const PER_MESSAGE: u64 = 4;
@@ -26,39 +27,32 @@ pub fn of_text(text: &str) -> u64 {
 
 /// Tokens of a request's prompt: messages or prompt, tools and schema.
 pub fn of_request(request: &Value) -> u64 {
-    let member = |name: &str| request.get(name).map_or(0, of_tree);
-    let messages = request
-        .get("messages")
+    let tree = |name: &str| member(request, name).map_or(0, of_tree);
+    let messages = member(request, "messages")
         .and_then(Value::as_array)
         .map_or(0, |messages| messages.iter().map(|message| PER_MESSAGE + of_message(message)).sum());
-    PER_PROMPT
-        + messages
-        + member("prompt")
-        + member("input")
-        + member("tools")
-        + member("functions")
-        + member("response_format")
+    PER_PROMPT + messages + tree("prompt") + tree("input") + tree("tools") + tree("functions") + tree("response_format")
 }
 
 /// Tokens of the longest of several prompts or inputs, each of which has a context to itself; none: there is one.
 pub fn of_longest(request: &Value) -> Option<u64> {
-    let several = request.get("prompt").or_else(|| request.get("input")).and_then(Value::as_array)?;
+    let several = member(request, "prompt").or_else(|| member(request, "input")).and_then(Value::as_array)?;
     let longest = several.iter().map(of_tree).max().filter(|_| !several[0].is_number())?;
     Some(PER_PROMPT + longest)
 }
 
 fn of_message(message: &Value) -> u64 {
-    let content = match message.get("content") {
+    let content = match member(message, "content") {
         Some(Value::String(text)) => of_text(text),
         Some(Value::Array(parts)) => parts.iter().map(of_part).sum(),
         _ => 0,
     };
     let rest = ["name", "tool_calls", "function_call"];
-    content + rest.iter().filter_map(|name| message.get(name)).map(of_tree).sum::<u64>()
+    content + rest.iter().filter_map(|name| member(message, name)).map(of_tree).sum::<u64>()
 }
 
 fn of_part(part: &Value) -> u64 {
-    match part.get("text") {
+    match member(part, "text") {
         Some(Value::String(text)) => of_text(text),
         _ => PER_IMAGE,
     }
@@ -76,8 +70,8 @@ fn of_tree(value: &Value) -> u64 {
 
 /// Output tokens that the caller allows; none: it did not say.
 pub fn output_limit(request: &Value) -> Option<u64> {
-    let member = |name: &str| request.get(name).and_then(Value::as_u64);
-    member("max_completion_tokens").or_else(|| member("max_tokens"))
+    let number = |name: &str| member(request, name).and_then(Value::as_u64);
+    number("max_completion_tokens").or_else(|| number("max_tokens"))
 }
 
 #[cfg(test)]

@@ -11,6 +11,9 @@ use super::language::Api;
 use crate::refusal::{Refusal, Tried};
 use crate::trace::Trace;
 
+/// Room for the headers of a response, those of the HTTP library included.
+const HEADERS: usize = 16;
+
 /// The headers of every response to a client.
 #[derive(Debug, Clone)]
 pub struct Back {
@@ -22,10 +25,9 @@ pub struct Back {
 impl Back {
     /// With the request's id and where to look.
     pub fn new(request_id: &str, trace: &Trace) -> Self {
-        let mut back = Self { headers: HeaderMap::new(), anthropic: None };
-        trace.inject(&mut back.headers);
-        back.headers.remove("tracestate");
-        back.set(headers::REQUEST_ID, request_id);
+        let mut back = Self { headers: HeaderMap::with_capacity(HEADERS), anthropic: None };
+        trace.answer(&mut back.headers);
+        back.set(const { HeaderName::from_static(headers::REQUEST_ID) }, request_id);
         back
     }
 
@@ -44,35 +46,35 @@ impl Back {
 
     /// Who answered, or who was tried last.
     pub fn place(&mut self, tried: &Tried) {
-        self.set(headers::TIER, &tried.tier);
-        self.set(headers::DEVICE, &tried.device);
-        self.set(headers::BOUNDARY, tried.boundary);
+        self.set(const { HeaderName::from_static(headers::TIER) }, &tried.tier);
+        self.set(const { HeaderName::from_static(headers::DEVICE) }, &tried.device);
+        self.set(const { HeaderName::from_static(headers::BOUNDARY) }, tried.boundary);
     }
 
     /// Why.
     pub fn reasons(&mut self, reasons: &[Reason]) {
-        self.set(headers::REASON, &reason::join(reasons));
+        self.set(const { HeaderName::from_static(headers::REASON) }, &reason::join(reasons));
     }
 
     /// What to present as this session from now on.
     pub fn session(&mut self, token: &str) {
-        self.set(headers::SESSION, token);
+        self.set(const { HeaderName::from_static(headers::SESSION) }, token);
     }
 
     /// `full` or `degraded`.
     pub fn quality(&mut self, degraded: bool) {
-        self.set(headers::QUALITY, if degraded { "degraded" } else { "full" });
+        self.set(const { HeaderName::from_static(headers::QUALITY) }, if degraded { "degraded" } else { "full" });
     }
 
     /// What it cost.
     pub fn cost(&mut self, micros: u64) {
-        self.set(headers::COST_MICROS, &micros.to_string());
+        self.set(const { HeaderName::from_static(headers::COST_MICROS) }, &micros.to_string());
     }
 
-    fn set(&mut self, name: &'static str, value: &str) {
+    fn set(&mut self, name: HeaderName, value: &str) {
         // Node and host names are the only values that come from outside, and those that no header can carry are left out.
         if let Ok(value) = HeaderValue::from_str(value) {
-            self.headers.insert(HeaderName::from_static(name), value);
+            self.headers.insert(name, value);
         }
     }
 
@@ -95,11 +97,11 @@ impl Back {
         }
         self.reasons(&refusal.reasons);
         if refusal.is_final() {
-            self.set(headers::SHOULD_RETRY, "false");
+            self.set(const { HeaderName::from_static(headers::SHOULD_RETRY) }, "false");
         }
         if let Some(us) = refusal.retry_after_us {
-            self.set(headers::RETRY_AFTER_MS, &us.div_ceil(1000).max(1).to_string());
-            self.set("retry-after", &us.div_ceil(1_000_000).max(1).to_string());
+            self.set(const { HeaderName::from_static(headers::RETRY_AFTER_MS) }, &us.div_ceil(1000).max(1).to_string());
+            self.set(const { HeaderName::from_static("retry-after") }, &us.div_ceil(1_000_000).max(1).to_string());
         }
         let status = StatusCode::from_u16(refusal.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = match &self.anthropic {

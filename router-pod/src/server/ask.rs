@@ -7,7 +7,7 @@ use terrace_contract::names::AUTO_MODEL;
 use terrace_contract::snapshot::Snapshot;
 use terrace_contract::tier::Feature;
 use terrace_wire::error::{Code, ErrorBody};
-use terrace_wire::json;
+use terrace_wire::json::{self, member};
 use terrace_wire::pointer::Pointer;
 
 use super::admit::Caller;
@@ -57,11 +57,11 @@ pub fn parsed(bytes: &[u8]) -> Result<Value, Refusal> {
 /// # Errors
 /// 404 with the names there are; 400 for embeddings that leave the choice among several models.
 pub fn model(snapshot: &Snapshot, caller: &Caller, of: &Asked) -> Result<String, Refusal> {
-    let asked = of.request.get("model").and_then(Value::as_str).unwrap_or_default();
-    let list = models::list(snapshot, caller.rule.as_ref());
+    let asked = member(&of.request, "model").and_then(Value::as_str).unwrap_or_default();
     let refuse =
         |code, message: String| Refusal::of_body(code, ErrorBody::new(code, message).at(&Pointer::root().key("model")));
-    if !list.data.iter().any(|model| model.id == asked) {
+    if !models::knows(snapshot, caller.rule.as_ref(), asked) {
+        let list = models::list(snapshot, caller.rule.as_ref());
         let names: Vec<&str> = list.data.iter().map(|model| model.id.as_str()).collect();
         return Err(refuse(Code::ModelNotFound, format!("no such model here: use one of {}", names.join(", "))));
     }

@@ -37,10 +37,10 @@ const ROUNDS: u32 = 4;
 
 /// Serves one completion.
 pub async fn serve(app: Arc<App>, api: Api, request: Request<Body>) -> Response<Body> {
-    let id = app.random.id();
-    let trace = Trace::begin(&app, api.call().operation(), request.headers());
+    let (id, started) = (app.random.id(), Instant::now());
+    let trace = Trace::begin(&app, api.call().operation(), request.headers(), started);
     let mut back = Back::new(&id, &trace).speaking(api);
-    let mut record = Record::new(Arc::clone(&app), &id, trace);
+    let mut record = Record::new(Arc::clone(&app), &id, trace, started);
     let admitted = match admit(&app, api, id, &mut record, request).await {
         Ok(admitted) => admitted,
         Err(refusal) => return refused(refusal, back, record),
@@ -123,16 +123,16 @@ fn sense(
     caller: &Caller,
     record: &mut Record,
 ) -> Result<Sensed, Refusal> {
-    let (begun, from_us) = (Instant::now(), app.clock.now_us());
-    let sensed = sense::sense(app, used, given, asked, caller, record.started())?;
-    let signals = &sensed.signals;
-    record.trace.sensed(from_us, signals);
+    let begun = Instant::now();
+    let sensed = sense::sense(app, used, given, asked, caller, (record.started(), begun))?;
+    let (signals, ended) = (&sensed.signals, Instant::now());
+    record.trace.sensed(app.clock.us_of(begun), app.clock.us_of(ended), signals);
     record.sensed(signals, sensed.classified.forced(), sensed.budget.as_ref());
     if let (Some(hop), Some(session)) = (signals.hop, &sensed.session) {
         record.trace.hop(hop.number);
         record.call_of(session.chain.as_ref().filter(|_| hop.spent().is_none()));
     }
-    app.metrics.deciding.observe(begun.elapsed().as_secs_f64());
+    app.metrics.deciding.observe(ended.duration_since(begun).as_secs_f64());
     Ok(sensed)
 }
 
@@ -199,7 +199,7 @@ fn answer(
     if let Answer::Whole { terrace, .. } = &begun.answer {
         record.took(terrace.as_ref());
     }
-    match whole(begun, prompt_tokens, app.clock.now_us()) {
+    match whole(app, begun, prompt_tokens) {
         Some((names, content, tokens)) => {
             let cost = record.answered(outcome, tokens);
             let Some(told) = job.language.whole(&names.answer(&content, tokens), &job.id) else {
@@ -214,13 +214,16 @@ fn answer(
 }
 
 /// A whole answer, whose it is, and what it used.
-fn whole(begun: Begun, prompt_tokens: u64, now_us: u64) -> Option<(Names, Content, Tokens)> {
-    let Begun { mut place, connection, names, answer, first_token_at, .. } = begun;
+fn whole(app: &App, begun: Begun, prompt_tokens: u64) -> Option<(Names, Content, Tokens)> {
+    let Begun { mut place, connection, names, answer, first_token_at, trace } = begun;
     let Answer::Whole { content, usage, .. } = answer else { return None };
     let usage = usage.as_ref();
     let read = if names.call == Call::Embedding { Tokens::of_vectors(usage) } else { Tokens::read(usage) };
     let tokens = read.unwrap_or_else(|| Tokens { input: prompt_tokens, output: content.tokens(), cached: 0 });
-    place.rest(0, tokens.input + tokens.output, micros(first_token_at.elapsed()), now_us);
-    connection.finished();
+    let ended = Instant::now();
+    let us = micros(ended.duration_since(first_token_at));
+    place.rest(0, tokens.input + tokens.output, us, app.clock.us_of(ended));
+    trace.ended(app.clock.us_of(ended));
+    connection.finished(ended);
     Some((names, content, tokens))
 }

@@ -26,6 +26,12 @@ pub fn list(snapshot: &Snapshot, rule: Option<&KeyRule>) -> ModelList {
     ModelList::of(models)
 }
 
+/// Whether a caller may ask for a model: `auto`, or a tier's.
+pub fn knows(snapshot: &Snapshot, rule: Option<&KeyRule>, model: &str) -> bool {
+    let is_there = model == AUTO_MODEL || snapshot.tiers.iter().any(|tier| tier.backend.model() == model);
+    is_there && allowed(rule, model)
+}
+
 /// Whether a key may ask for a model.
 pub fn allowed(rule: Option<&KeyRule>, model: &str) -> bool {
     rule.is_none_or(|rule| rule.models.is_empty() || rule.models.iter().any(|m| m == model))

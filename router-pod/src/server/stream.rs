@@ -165,7 +165,8 @@ impl Streaming {
             return self.broke("the stream ended without a reason to finish");
         };
         let tokens = self.used();
-        let (us, now) = (micros(self.first_token_at.elapsed()), self.app.clock.now_us());
+        let ended = Instant::now();
+        let (us, now) = (micros(ended.duration_since(self.first_token_at)), self.app.clock.us_of(ended));
         self.place.rest(tokens.output, tokens.input + tokens.output, us, now);
         let cost = self.record.answered(self.outcome, tokens);
         if let Err(why) = self.writer.end(&self.names, &last, (tokens, cost), &mut self.ready) {
@@ -173,7 +174,7 @@ impl Streaming {
         }
         self.ended = true;
         if let Some(connection) = self.connection.take() {
-            connection.finished();
+            connection.finished(ended);
         }
     }
 

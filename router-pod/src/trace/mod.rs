@@ -17,6 +17,7 @@ use terrace_contract::trust::Class;
 use terrace_decide::{Plan, Signals};
 use terrace_telemetry::spans::{self, SpanContext};
 use terrace_telemetry::{Sampling, Spans};
+use tokio::time::Instant;
 
 use crate::app::App;
 use crate::clock::Clock;
@@ -119,8 +120,8 @@ pub struct Whole<'a> {
 }
 
 impl Trace {
-    /// Of a request that just came. Without an exporter traces go nowhere, and the caller's is passed on as it is.
-    pub fn begin(app: &App, operation: &'static str, headers: &HeaderMap) -> Self {
+    /// Of a request that came at this moment. Without an exporter traces go nowhere, and the caller's is passed on as it is.
+    pub fn begin(app: &App, operation: &'static str, headers: &HeaderMap, came: Instant) -> Self {
         let caller = spans::remote(headers);
         let Some(spans) = &app.spans else { return Self { context: caller, notes: None } };
         let (random, clock) = (&app.random, app.clock);
@@ -137,7 +138,7 @@ impl Trace {
             random: Arc::clone(random),
             clock,
             caller,
-            began_us: clock.now_us(),
+            began_us: clock.us_of(came),
             operation,
             way: Mutex::default(),
         };
@@ -147,6 +148,11 @@ impl Trace {
     /// Writes the request's span into headers: where to look, and under what the next hop stands.
     pub fn inject(&self, headers: &mut HeaderMap) {
         spans::inject(&self.context, headers);
+    }
+
+    /// Writes it without the state that vendors gave the caller's trace: for who asked.
+    pub fn answer(&self, headers: &mut HeaderMap) {
+        spans::inject_parent(&self.context, headers);
     }
 
     /// The model that was asked for: one of the snapshot's, or `auto`.
@@ -164,12 +170,12 @@ impl Trace {
         self.note(|way, _| way.queue_us = Some(us));
     }
 
-    /// It was sensed, from `from_us` until now.
-    pub fn sensed(&self, from_us: u64, signals: &Signals) {
-        self.note(|way, notes| {
+    /// It was sensed, from `from_us` until `to_us`.
+    pub fn sensed(&self, from_us: u64, to_us: u64, signals: &Signals) {
+        self.note(|way, _| {
             way.sensed = Some(Sensed {
                 from_us,
-                to_us: notes.clock.now_us(),
+                to_us,
                 class_reasons: signals.class_reasons.clone(),
                 prompt_tokens: signals.prompt_tokens,
             });
@@ -191,7 +197,7 @@ impl Trace {
     }
 
     /// An attempt begins at a place.
-    pub fn attempt(&self, place: &Place) -> Attempted {
+    pub fn attempt(&self, place: &Place, now_us: u64) -> Attempted {
         let Some(notes) = &self.notes else { return Attempted { context: self.context.clone(), of: None } };
         let context = spans::child(&self.context, notes.random.word());
         let mut way = notes.way();
@@ -200,7 +206,7 @@ impl Trace {
             tier: Arc::clone(&place.tier),
             device: place.name().to_owned(),
             peer: place.peer(),
-            began_us: notes.clock.now_us(),
+            began_us: now_us,
             ended_us: None,
             connected: None,
             first_byte: None,
@@ -260,7 +266,10 @@ impl Attempted {
 
     /// A connection stands; this is how long it took.
     pub fn connected(&self, timing: Timing) {
-        self.note(|attempt, now| attempt.connected = Some((timing, now)));
+        self.note(|attempt, clock| {
+            let at = if timing.reused { attempt.began_us } else { clock.now_us() };
+            attempt.connected = Some((timing, at));
+        });
     }
 
     /// The head of the answer came, so long after the request was written.
@@ -269,8 +278,14 @@ impl Attempted {
     }
 
     /// The first token came.
-    pub fn first_token(&self) {
-        self.note(|attempt, now| attempt.first_token_us = Some(now));
+    pub fn first_token(&self, now_us: u64) {
+        self.note(|attempt, _| attempt.first_token_us = Some(now_us));
+    }
+
+    /// It has ended, and this is when.
+    pub fn ended(mut self, now_us: u64) {
+        self.note(|attempt, _| attempt.ended_us = Some(now_us));
+        self.of = None;
     }
 
     /// It failed.
@@ -278,12 +293,11 @@ impl Attempted {
         self.note(|attempt, _| attempt.failed = Some((failure.kind(), failure.is_fault())));
     }
 
-    fn note(&self, what: impl FnOnce(&mut Attempt, u64)) {
+    fn note(&self, what: impl FnOnce(&mut Attempt, &Clock)) {
         if let Some((notes, index)) = &self.of {
-            let now = notes.clock.now_us();
             // None: the request has ended, and its notes were taken.
             if let Some(attempt) = notes.way().attempts.get_mut(*index) {
-                what(attempt, now);
+                what(attempt, &notes.clock);
             }
         }
     }
@@ -291,6 +305,6 @@ impl Attempted {
 
 impl Drop for Attempted {
     fn drop(&mut self) {
-        self.note(|attempt, now| attempt.ended_us = Some(now));
+        self.note(|attempt, clock| attempt.ended_us = Some(clock.now_us()));
     }
 }
