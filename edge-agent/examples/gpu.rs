@@ -33,13 +33,14 @@ fn main() -> anyhow::Result<()> {
     };
     let device = Device::from_str(device, false).map_err(anyhow::Error::msg)?;
     let bytes = rest.first().map_or(Ok(512), |n| n.parse::<usize>())? << 20;
+    let within = |largest: u64| bytes.min(largest as usize);
     let choice = choose(device, 1).map_err(anyhow::Error::msg)?;
     let mut figures = match choice.target {
         Target::Cpu => bail!("this bench is of GPUs"),
         #[cfg(feature = "cuda")]
-        Target::Cuda => products::<burn_cuda::Cuda>(&Default::default(), bytes)?,
+        Target::Cuda => products::<burn_cuda::Cuda>(&Default::default(), within(u64::MAX))?,
         #[cfg(feature = "vulkan")]
-        Target::Vulkan(adapter) => products::<burn_wgpu::Vulkan>(&adapter.device(), bytes)?,
+        Target::Vulkan(adapter) => products::<burn_wgpu::Vulkan>(&adapter.device(), within(adapter.largest_buffer))?,
     };
     figures.extend(network(choice.target, model)?);
     let command = format!("make bench-agent DEVICE={}", choice.status.kind);

@@ -10,6 +10,8 @@ use wgpu::{Backends, DeviceType, Features, Instance, InstanceDescriptor};
 pub struct Adapter {
     kind: DeviceType,
     index: usize,
+    /// Bytes of a buffer, at most.
+    pub largest_buffer: u64,
 }
 
 impl Adapter {
@@ -73,7 +75,9 @@ pub fn probe(software: bool) -> Result<Vulkan, Missing> {
         let info = adapter.get_info();
         let count = &mut counts[rank(info.device_type)];
         *count += 1;
-        let place = Adapter { kind: info.device_type, index: *count - 1 };
+        let limits = adapter.limits();
+        let largest_buffer = limits.max_buffer_size.min(limits.max_storage_buffer_binding_size.into());
+        let place = Adapter { kind: info.device_type, index: *count - 1, largest_buffer };
         (place, info.name, adapter.features().contains(Features::SHADER_F16))
     });
     let (adapter, name, half) =
