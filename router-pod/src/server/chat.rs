@@ -142,7 +142,10 @@ async fn carry(app: &App, job: &mut Job, record: &mut Record) -> Result<Carried,
     let mut carried = loop {
         let decided = wait::decided(app, job, record).await?;
         queued |= decided.queued;
-        match dispatch::carry(app, job, &decided.plan, decided.first, &mut tries).await {
+        record.asking(true);
+        let carried = dispatch::carry(app, job, &decided.plan, decided.first, &mut tries).await;
+        record.asking(false);
+        match carried {
             Ok(carried) => break carried,
             Err(ended) if ended.full && rounds < ROUNDS => rounds += 1,
             Err(ended) => return Err(ended.refusal.because(job.signals.class_reasons.iter().copied())),

@@ -1,7 +1,7 @@
 //! A streamed answer on its way to the client, event by event, each built new.
 //!
 //! The body of the response owns everything of the request: when the client goes, the body is dropped, and with it the
-//! upstream request, the device's count and the permit. A stream that has begun never switches tier: if it breaks it
+//! upstream request, the device's count and the permit; what came until then is charged. A stream that has begun never switches tier: if it breaks it
 //! says so with `finish_reason: "error"` and an error event, and ends without `[DONE]`.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -195,6 +195,14 @@ impl Streaming {
 
     fn used(&self) -> Tokens {
         self.tokens.unwrap_or(Tokens { input: self.prompt_tokens, output: self.counted, cached: 0 })
+    }
+}
+
+impl Drop for Streaming {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.record.left(self.used());
+        }
     }
 }
 

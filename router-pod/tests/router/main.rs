@@ -22,6 +22,7 @@ mod scars;
 mod sdk;
 mod serving;
 mod snapshots;
+mod spending;
 mod streams;
 mod support;
 mod traces;
