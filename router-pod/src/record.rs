@@ -164,7 +164,8 @@ impl Record {
         let Some(said) = terrace else { return };
         let agent = self.tier.as_ref().is_some_and(|tier| matches!(tier.backend, Backend::Fleet(_)));
         if let (true, Some(us)) = (agent, said.get("cost").and_then(|cost| cost.get("computeUs")?.as_u64())) {
-            self.compute_us = us;
+            // No device works on an answer for longer than the answer takes.
+            self.compute_us = us.min(micros(self.started.elapsed()));
         }
     }
 

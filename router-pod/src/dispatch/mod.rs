@@ -14,6 +14,7 @@ pub mod pool;
 pub mod reader;
 pub mod rebuild;
 pub mod target;
+pub mod usage;
 pub mod vectors;
 mod walk;
 

@@ -129,12 +129,12 @@ impl Ledger {
     pub fn used(&self, tier: &str, used: Used, now_us: u64) {
         let mut state = self.state();
         let total = usage(&mut state.usage, tier);
-        total.input_tokens += used.input;
-        total.output_tokens += used.output;
-        total.cost_micros += used.cost_micros;
+        total.input_tokens = total.input_tokens.saturating_add(used.input);
+        total.output_tokens = total.output_tokens.saturating_add(used.output);
+        total.cost_micros = total.cost_micros.saturating_add(used.cost_micros);
         let today = now_us / DAY_US;
         let before = if state.spent.0 == today { state.spent.1 } else { 0 };
-        state.spent = (today, before + used.cost_micros);
+        state.spent = (today, before.saturating_add(used.cost_micros));
     }
 
     /// Micro-units spent on this day (UTC).

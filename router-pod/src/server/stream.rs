@@ -25,6 +25,7 @@ use crate::dispatch::failure::Failure;
 use crate::dispatch::limits::BETWEEN_TOKENS;
 use crate::dispatch::reader::{Reader, Step};
 use crate::dispatch::rebuild::{self, Names, Tokens};
+use crate::dispatch::usage::Most;
 use crate::fleet::place::Place;
 use crate::record::Record;
 use crate::sense::tokens;
@@ -32,6 +33,15 @@ use crate::trace::Attempted;
 
 /// Events that are written at once if they have all come: each write costs the system more than the event itself.
 const TOGETHER: usize = 32;
+
+/// What holds for a stream from its request on.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms {
+    /// Prompt tokens, as counted here.
+    pub prompt_tokens: u64,
+    /// The most that it can use.
+    pub most: Most,
+}
 
 /// A stream on its way.
 pub struct Streaming {
@@ -44,7 +54,7 @@ pub struct Streaming {
     names: Names,
     writer: Writer,
     first_token_at: Instant,
-    prompt_tokens: u64,
+    terms: Terms,
     /// As the upstream counted.
     tokens: Option<Tokens>,
     /// As counted here, for an upstream that does not say.
@@ -65,7 +75,7 @@ pub fn body(
     record: Record,
     outcome: Outcome,
     begun: Begun,
-    (writer, prompt_tokens): (Writer, u64),
+    (writer, terms): (Writer, Terms),
     permit: Permit,
 ) -> Option<Body> {
     let Begun { place, connection, names, answer, first_token_at, trace } = begun;
@@ -80,7 +90,7 @@ pub fn body(
         names,
         writer,
         first_token_at,
-        prompt_tokens,
+        terms,
         tokens,
         counted: 0,
         begun: BTreeMap::new(),
@@ -194,7 +204,8 @@ impl Streaming {
     }
 
     fn used(&self) -> Tokens {
-        self.tokens.unwrap_or(Tokens { input: self.prompt_tokens, output: self.counted, cached: 0 })
+        let counted = Tokens { input: self.terms.prompt_tokens, output: self.counted, cached: 0 };
+        self.terms.most.believe(self.tokens, counted)
     }
 }
 
