@@ -7,6 +7,8 @@ use terrace_decide::Forecast;
 
 /// Longest silence between two events of a stream.
 pub const BETWEEN_TOKENS: Duration = Duration::from_secs(30);
+/// Longest that a client may leave a stream unread.
+pub const UNREAD: Duration = Duration::from_secs(30);
 /// The whole request, when no budget says otherwise.
 const TOTAL: Duration = Duration::from_secs(600);
 /// First token of an attempt after which nothing else can be tried.

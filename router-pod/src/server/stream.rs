@@ -1,11 +1,11 @@
 //! A streamed answer on its way to the client, event by event, each built new.
 //!
 //! The body of the response owns everything of the request: when the client goes, the body is dropped, and with it the
-//! upstream request, the device's count and the permit; what came until then is charged. A stream that has begun never switches tier: if it breaks it
+//! upstream request, the device's count and the permit; what came until then is charged. A client that reads nothing has
+//! gone too ([`super::unread`]). A stream that has begun never switches tier: if it breaks it
 //! says so with `finish_reason: "error"` and an error event, and ends without `[DONE]`.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -16,13 +16,14 @@ use terrace_wire::sse;
 use tokio::time::Instant;
 
 use super::rate::Permit;
+use super::unread::Watched;
 use super::writer::Writer;
 use crate::app::App;
 use crate::clock::micros;
 use crate::dispatch::attempt::{Answer, Begun};
 use crate::dispatch::connect::Connection;
 use crate::dispatch::failure::Failure;
-use crate::dispatch::limits::BETWEEN_TOKENS;
+use crate::dispatch::limits::{BETWEEN_TOKENS, UNREAD};
 use crate::dispatch::reader::{Reader, Step};
 use crate::dispatch::rebuild::{self, Names, Tokens};
 use crate::dispatch::usage::Most;
@@ -101,10 +102,11 @@ pub fn body(
         _attempt: trace,
     };
     streaming.choices(first);
-    Some(Body::from_stream(futures::stream::unfold(Box::new(streaming), |mut streaming| async move {
+    let events = futures::stream::unfold(Box::new(streaming), |mut streaming| async move {
         let bytes = streaming.next().await?;
-        Some((Ok::<Bytes, Infallible>(bytes), streaming))
-    })))
+        Some((bytes, streaming))
+    });
+    Some(Body::from_stream(Watched::new(events, UNREAD)))
 }
 
 impl Streaming {
