@@ -56,6 +56,8 @@ pub struct Record {
     transport_us: u64,
     used: Option<Used>,
     compute_us: u64,
+    /// Whether tiers are being asked.
+    asking: bool,
     /// Tokens that were taken of its key's minute.
     pub taken: Option<Taken>,
     caller: String,
@@ -88,6 +90,7 @@ impl Record {
             transport_us: 0,
             used: None,
             compute_us: 0,
+            asking: false,
             taken: None,
             caller: String::new(),
             decision: None,
@@ -161,21 +164,36 @@ impl Record {
         let Some(said) = terrace else { return };
         let agent = self.tier.as_ref().is_some_and(|tier| matches!(tier.backend, Backend::Fleet(_)));
         if let (true, Some(us)) = (agent, said.get("cost").and_then(|cost| cost.get("computeUs")?.as_u64())) {
-            self.compute_us = us;
+            // No device works on an answer for longer than the answer takes.
+            self.compute_us = us.min(micros(self.started.elapsed()));
         }
+    }
+
+    /// Tiers are asked for an answer, or nothing came of it.
+    pub fn asking(&mut self, so: bool) {
+        self.asking = so;
     }
 
     /// The answer ended well. Returns its price.
     pub fn answered(&mut self, outcome: Outcome, tokens: Tokens) -> u64 {
         self.outcome = outcome;
-        let Some(tier) = &self.tier else { return 0 };
-        let cost_micros = self.app.price(tier, tokens.input, tokens.output, self.compute_us);
-        self.used = Some(Used { input: tokens.input, output: tokens.output, cost_micros });
         // Embeddings have no length to learn.
-        if tokens.output > 0 {
+        if tokens.output > 0 && self.tier.is_some() {
             self.app.learn_output(&self.feature, self.prompt_tokens, tokens.output);
         }
-        cost_micros
+        self.charge(tokens)
+    }
+
+    /// The client left in the middle of the answer; what came so far was made for it, and counts.
+    pub fn left(&mut self, tokens: Tokens) {
+        self.charge(tokens);
+    }
+
+    fn charge(&mut self, tokens: Tokens) -> u64 {
+        let Some(tier) = &self.tier else { return 0 };
+        let used = Used::of(&self.app, tier, tokens, self.compute_us);
+        self.used = Some(used);
+        used.cost_micros
     }
 
     /// The answer broke off after its first token; what it used so far counts.
@@ -185,14 +203,17 @@ impl Record {
         self.error = Some("broken");
     }
 
-    /// What it used goes to its key. An answer that the client left used at least what was taken for it; a request that
-    /// no tier took used nothing.
+    /// What it used goes to its key. An answer that the client left used at least what was taken for it, however far it
+    /// had come; a request that no tier took used nothing.
     fn settle(&self) {
         let Some(taken) = &self.taken else { return };
-        match (self.used, &self.tier) {
-            (Some(used), _) => self.app.rates.settle(taken, used.input + used.output),
-            (None, Some(_)) => {}
-            (None, None) => self.app.rates.settle(taken, 0),
+        let used = self.used.map(|used| used.input.saturating_add(used.output));
+        let left = self.outcome == Outcome::Cancelled && (self.asking || self.tier.is_some());
+        match used {
+            Some(used) if left => self.app.rates.settle(taken, taken.at_least(used)),
+            Some(used) => self.app.rates.settle(taken, used),
+            None if left => {}
+            None => self.app.rates.settle(taken, 0),
         }
     }
 
@@ -266,12 +287,8 @@ impl Drop for Record {
         let trace = self.traced();
         let Some(used) = self.used else { return };
         let Some(uid) = self.tier.as_ref().map(|t| t.uid.as_str()) else { return };
-        self.app.ledger.used(uid, used, self.app.clock.us_of(ended));
-        let label = TierLabel { tier: tier.clone() };
-        for (kind, n) in [("input", used.input), ("output", used.output)] {
-            metrics.tokens.get_or_create(&TokenLabels { tier: tier.clone(), kind }).inc_by(n);
-        }
-        metrics.cost_micros.get_or_create(&label).inc_by(used.cost_micros);
+        count(&self.app, uid, &tier, used);
+        let label = TierLabel { tier };
         let trace = trace.as_deref();
         observe(&metrics.transport.get_or_create(&label), seconds(self.transport_us), trace);
         if let Some(first) = self.first_token_us {
@@ -280,6 +297,44 @@ impl Drop for Record {
                 let each = seconds(total_us.saturating_sub(first)) / (used.output - 1) as f64;
                 observe(&metrics.per_output_token.get_or_create(&label), each, trace);
             }
+        }
+    }
+}
+
+/// Counts what was used at a tier: for the day's spend, the report and Prometheus.
+fn count(app: &App, uid: &str, tier: &str, used: Used) {
+    app.ledger.used(uid, used, app.clock.now_us());
+    for (kind, n) in [("input", used.input), ("output", used.output)] {
+        app.metrics.tokens.get_or_create(&TokenLabels { tier: tier.to_owned(), kind }).inc_by(n);
+    }
+    app.metrics.cost_micros.get_or_create(&TierLabel { tier: tier.to_owned() }).inc_by(used.cost_micros);
+}
+
+/// An attempt that nothing is heard of yet. If its client goes now, the prompt was read for it all the same: it counts.
+pub struct Unheard<'a> {
+    app: &'a App,
+    tier: Arc<Tier>,
+    prompt_tokens: u64,
+    over: bool,
+}
+
+impl<'a> Unheard<'a> {
+    /// An attempt at this tier with a prompt of so many tokens.
+    pub fn new(app: &'a App, tier: &Arc<Tier>, prompt_tokens: u64) -> Self {
+        Self { app, tier: Arc::clone(tier), prompt_tokens, over: false }
+    }
+
+    /// It was heard of.
+    pub fn over(mut self) {
+        self.over = true;
+    }
+}
+
+impl Drop for Unheard<'_> {
+    fn drop(&mut self) {
+        if !self.over {
+            let tokens = Tokens { input: self.prompt_tokens, ..Tokens::default() };
+            count(self.app, &self.tier.uid, &self.tier.name, Used::of(self.app, &self.tier, tokens, 0));
         }
     }
 }

@@ -98,7 +98,7 @@ impl From<terrace_decide::Refusal> for Refusal {
             Plan::BoundaryDenied { .. } => (Code::BoundaryDenied, None),
             Plan::UnsupportedFeature { .. } => (Code::UnsupportedFeature, None),
             Plan::ContextTooLong { .. } => (Code::ContextTooLong, None),
-            Plan::PermittedTiersUnavailable { retry_after_us } => {
+            Plan::PermittedTiersUnavailable { retry_after_us } | Plan::SpendLimit { retry_after_us } => {
                 (Code::PermittedTiersUnavailable, Some(*retry_after_us))
             }
             Plan::Overloaded { retry_after_us } => (Code::Overloaded, Some(*retry_after_us)),
@@ -130,6 +130,7 @@ mod tests {
             Plan::UnsupportedFeature { missing: vec![] },
             Plan::ContextTooLong { needed: 2, limit: 1 },
             Plan::PermittedTiersUnavailable { retry_after_us: 1 },
+            Plan::SpendLimit { retry_after_us: 1 },
             Plan::Overloaded { retry_after_us: 1 },
             Plan::OverflowCapped { max_percent: 1, retry_after_us: 1 },
             Plan::BudgetExceeded { first_token_us: 1, finish_us: 1 },

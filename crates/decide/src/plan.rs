@@ -112,6 +112,12 @@ pub enum Refusal {
         /// When to come back.
         retry_after_us: u64,
     },
+    /// 503 `permitted_tiers_unavailable`: what is left of the day's spend pays for none of them.
+    #[error("what is left of the day's spend (limits.spendPerDay) does not pay for this request: it begins anew at 00:00 UTC, in {} minutes", retry_after_us.div_ceil(60_000_000))]
+    SpendLimit {
+        /// When the next day begins.
+        retry_after_us: u64,
+    },
     /// 503 `overloaded`: all are full.
     #[error("every tier is full: try again in {} ms", retry_after_us / 1000)]
     Overloaded {
@@ -160,7 +166,7 @@ impl Refusal {
             Refusal::BoundaryDenied { .. } => "boundary_denied",
             Refusal::UnsupportedFeature { .. } => "unsupported_feature",
             Refusal::ContextTooLong { .. } => "context_too_long",
-            Refusal::PermittedTiersUnavailable { .. } => "permitted_tiers_unavailable",
+            Refusal::PermittedTiersUnavailable { .. } | Refusal::SpendLimit { .. } => "permitted_tiers_unavailable",
             Refusal::Overloaded { .. } => "overloaded",
             Refusal::OverflowCapped { .. } => "overflow_capped",
             Refusal::BudgetExceeded { .. } | Refusal::ChainHops { .. } | Refusal::ChainTime { .. } => "budget_exceeded",
@@ -171,6 +177,7 @@ impl Refusal {
     pub fn retry_after_us(&self) -> Option<u64> {
         match self {
             Refusal::PermittedTiersUnavailable { retry_after_us }
+            | Refusal::SpendLimit { retry_after_us }
             | Refusal::Overloaded { retry_after_us }
             | Refusal::OverflowCapped { retry_after_us, .. } => Some(*retry_after_us),
             _ => None,

@@ -18,6 +18,8 @@ use crate::view::{FleetView, OverflowWindow, Serving};
 
 /// Overflows a minute that are always allowed when any are: a share of two requests says nothing.
 const FREE_OVERFLOWS: u32 = 10;
+/// Spend is counted by the day (UTC).
+const DAY_US: u64 = 86_400_000_000;
 
 /// Decides one request. `draw` is a number in `0..1` for the strategies that choose at random.
 pub fn decide(signals: &Signals, view: &FleetView, policy: &Policy, draw: f64) -> Plan {
@@ -289,7 +291,9 @@ impl Planner<'_> {
         let cooling = self.rungs.iter().filter_map(|r| constrain::cooling(self.view, r.tier)).min();
         let full = self.rungs.iter().any(|r| matches!(r.state, State::Full(_)));
         let retry_after_us = cooling.unwrap_or(if full { constrain::RETRY_FULL_US } else { constrain::RETRY_DOWN_US });
-        if capped {
+        if self.rungs.iter().all(|rung| rung.state == State::Down(Reason::SpendLimit)) {
+            Refusal::SpendLimit { retry_after_us: DAY_US - self.view.now_us % DAY_US }
+        } else if capped {
             Refusal::OverflowCapped { max_percent: self.policy.overflow.max_percent, retry_after_us }
         } else if full && !constrain::confined(ruled_out) {
             Refusal::Overloaded { retry_after_us }

@@ -315,6 +315,10 @@ fn an_endpoint_without_its_credential_or_its_limits_is_not_asked() {
     let mut poor = view();
     poor.spend_left_micros = Some(0);
     assert_eq!(order(&plan(&signals(), &poor, &policy())), "edge(a,b)", "what costs nothing stays");
+    poor.now_us = 3 * 86_400_000_000 - 90_000_000;
+    let spent = refusal(plan(&model, &poor, &policy()));
+    assert_eq!(spent, Refusal::SpendLimit { retry_after_us: 90_000_000 }, "until the day ends");
+    assert!(spent.to_string().ends_with("in 2 minutes"), "{spent}");
 }
 
 #[test]

@@ -14,6 +14,7 @@ pub mod pool;
 pub mod reader;
 pub mod rebuild;
 pub mod target;
+pub mod usage;
 pub mod vectors;
 mod walk;
 
@@ -77,7 +78,7 @@ pub async fn carry(
             tracing::debug!("the retry budget is used up");
             break;
         }
-        let Some(remaining) = job.remaining() else {
+        let Some(remaining) = job.remaining().filter(|_| !job.is_refused_as_late()) else {
             walk.tried.out_of_time = true;
             break;
         };
@@ -139,8 +140,14 @@ impl Trail {
             _ => None,
         });
         let soon = retry_after.min().unwrap_or(constrain::RETRY_FULL_US);
-        let late = matches!(self.failures.last(), Some(Failure::Late)) && job.remaining().is_none();
+        let over = job.remaining().is_none() || job.is_refused_as_late();
+        let late = matches!(self.failures.last(), Some(Failure::Late)) && over;
         if self.out_of_time || late {
+            if job.remaining().is_some() {
+                let text = "no tier began to answer within the time that this feature's budget gives (LatencyBudget \
+                            spec.firstToken, with onMiss: Reject)";
+                return Refusal::new(Code::BudgetExceeded, text).because([Reason::BudgetExceeded]);
+            }
             let budget = job.budget.as_ref().map_or(Duration::MAX, |b| Duration::from_micros(b.total_us));
             if job.chain_left.is_some_and(|left| left < budget) {
                 let text = "no tier answered within the time that this session's chain had left (LatencyBudget \
@@ -201,11 +208,12 @@ fn names(job: &Job, place: &Place, now_us: u64) -> Names {
 fn patience(job: &Job, attempt: &Attempt, last: bool, remaining: Duration) -> Duration {
     let mut forecast = attempt.forecast;
     if job.streams() {
-        return limits::first_token(job.budget.as_ref(), forecast, last, remaining);
+        return limits::first_token(job.budget.as_ref(), forecast, last, (job.started.elapsed(), remaining));
     }
-    if last {
+    // Of a whole answer nobody sees the first token: its limit is the end.
+    if last || limits::strict_first_token(job.budget.as_ref()).is_some() {
         return remaining;
     }
     forecast.first_token_us = forecast.finish_us;
-    limits::first_token(job.budget.as_ref(), forecast, false, remaining)
+    limits::first_token(job.budget.as_ref(), forecast, false, (job.started.elapsed(), remaining))
 }

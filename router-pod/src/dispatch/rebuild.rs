@@ -67,7 +67,7 @@ impl Tokens {
             Call::Chat | Call::Completion => Usage {
                 prompt_tokens: self.input,
                 completion_tokens: Some(self.output),
-                total_tokens: self.input + self.output,
+                total_tokens: self.input.saturating_add(self.output),
                 prompt_tokens_details: cached,
             },
         }

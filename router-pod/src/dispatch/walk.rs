@@ -23,6 +23,7 @@ use crate::app::App;
 use crate::fleet::place::Place;
 use crate::job::Job;
 use crate::metrics::{AttemptLabels, HedgeLabels};
+use crate::record::Unheard;
 use crate::refusal::Tried;
 
 /// A plan on its way.
@@ -257,7 +258,10 @@ impl Ready<'_> {
             outrun,
             trace: job.trace.attempt(&self.place, self.at_us),
         };
-        attempt::begin(app, self.place, order).await
+        let unheard = Unheard::new(app, &self.place.tier, order.prompt_tokens);
+        let begun = attempt::begin(app, self.place, order).await;
+        unheard.over();
+        begun
     }
 }
 

@@ -10,7 +10,11 @@ use std::sync::{Mutex, PoisonError};
 
 use terrace_contract::report::{Count, Latency, Outcome, Reachability, Report, Usage};
 use terrace_contract::sketch::Sketch;
+use terrace_contract::tier::Tier;
 use terrace_contract::trust::Class;
+
+use crate::app::App;
+use crate::dispatch::rebuild::Tokens;
 
 /// Features counted apart before the rest is counted as `other`; a snapshot may name many over a router's life.
 const FEATURES_MOST: usize = 1024;
@@ -50,6 +54,14 @@ pub struct Used {
     pub output: u64,
     /// Micro-units.
     pub cost_micros: u64,
+}
+
+impl Used {
+    /// These tokens at this tier, and so much time of a device of it.
+    pub fn of(app: &App, tier: &Tier, tokens: Tokens, compute_us: u64) -> Self {
+        let Tokens { input, output, .. } = tokens;
+        Self { input, output, cost_micros: app.price(tier, input, output, compute_us) }
+    }
 }
 
 type CountKey = (String, String, Class, Outcome, &'static str, &'static str);
@@ -117,12 +129,12 @@ impl Ledger {
     pub fn used(&self, tier: &str, used: Used, now_us: u64) {
         let mut state = self.state();
         let total = usage(&mut state.usage, tier);
-        total.input_tokens += used.input;
-        total.output_tokens += used.output;
-        total.cost_micros += used.cost_micros;
+        total.input_tokens = total.input_tokens.saturating_add(used.input);
+        total.output_tokens = total.output_tokens.saturating_add(used.output);
+        total.cost_micros = total.cost_micros.saturating_add(used.cost_micros);
         let today = now_us / DAY_US;
         let before = if state.spent.0 == today { state.spent.1 } else { 0 };
-        state.spent = (today, before + used.cost_micros);
+        state.spent = (today, before.saturating_add(used.cost_micros));
     }
 
     /// Micro-units spent on this day (UTC).

@@ -14,6 +14,7 @@ use super::admit::{self, Caller};
 use super::answer::Back;
 use super::language::{Api, Asked};
 use super::rate::Permit;
+use super::stream::Terms;
 use super::writer::Writer;
 use super::{ask, stream, wait};
 use crate::app::App;
@@ -21,6 +22,7 @@ use crate::clock::micros;
 use crate::dispatch::attempt::{Answer, Begun};
 use crate::dispatch::body::Call;
 use crate::dispatch::rebuild::{Content, Names, Tokens};
+use crate::dispatch::usage::Most;
 use crate::dispatch::{self, Carried};
 use crate::fleet::InUse;
 use crate::job::Job;
@@ -142,7 +144,10 @@ async fn carry(app: &App, job: &mut Job, record: &mut Record) -> Result<Carried,
     let mut carried = loop {
         let decided = wait::decided(app, job, record).await?;
         queued |= decided.queued;
-        match dispatch::carry(app, job, &decided.plan, decided.first, &mut tries).await {
+        record.asking(true);
+        let carried = dispatch::carry(app, job, &decided.plan, decided.first, &mut tries).await;
+        record.asking(false);
+        match carried {
             Ok(carried) => break carried,
             Err(ended) if ended.full && rounds < ROUNDS => rounds += 1,
             Err(ended) => return Err(ended.refusal.because(job.signals.class_reasons.iter().copied())),
@@ -188,10 +193,11 @@ fn answer(
     if let Some(token) = job.session.as_ref().and_then(|session| app.token(session)) {
         back.session(&token);
     }
-    let prompt_tokens = u64::from(job.signals.prompt_tokens);
+    let (prompt_tokens, most) = (u64::from(job.signals.prompt_tokens), Most::of(job, &begun.place.tier));
     if matches!(begun.answer, Answer::Stream { .. }) {
         let writer = Writer::new(&job.language, &begun.names, job.wants_usage(), prompt_tokens);
-        return match stream::body(Arc::clone(app), record, outcome, begun, (writer, prompt_tokens), permit) {
+        let terms = Terms { prompt_tokens, most };
+        return match stream::body(Arc::clone(app), record, outcome, begun, (writer, terms), permit) {
             Some(body) => back.events(body),
             None => back.refusal(&Refusal::new(Code::Internal, LOST)),
         };
@@ -199,7 +205,7 @@ fn answer(
     if let Answer::Whole { terrace, .. } = &begun.answer {
         record.took(terrace.as_ref());
     }
-    match whole(app, begun, prompt_tokens) {
+    match whole(app, begun, (prompt_tokens, most)) {
         Some((names, content, tokens)) => {
             let cost = record.answered(outcome, tokens);
             let Some(told) = job.language.whole(&names.answer(&content, tokens), &job.id) else {
@@ -214,12 +220,12 @@ fn answer(
 }
 
 /// A whole answer, whose it is, and what it used.
-fn whole(app: &App, begun: Begun, prompt_tokens: u64) -> Option<(Names, Content, Tokens)> {
+fn whole(app: &App, begun: Begun, (prompt_tokens, most): (u64, Most)) -> Option<(Names, Content, Tokens)> {
     let Begun { mut place, connection, names, answer, first_token_at, trace } = begun;
     let Answer::Whole { content, usage, .. } = answer else { return None };
     let usage = usage.as_ref();
     let read = if names.call == Call::Embedding { Tokens::of_vectors(usage) } else { Tokens::read(usage) };
-    let tokens = read.unwrap_or_else(|| Tokens { input: prompt_tokens, output: content.tokens(), cached: 0 });
+    let tokens = most.believe(read, Tokens { input: prompt_tokens, output: content.tokens(), cached: 0 });
     let ended = Instant::now();
     let us = micros(ended.duration_since(first_token_at));
     place.rest(0, tokens.input + tokens.output, us, app.clock.us_of(ended));

@@ -13,6 +13,7 @@ pub mod rate;
 pub mod read;
 pub mod stream;
 pub mod tls;
+pub mod unread;
 pub mod wait;
 pub mod writer;
 

@@ -62,6 +62,13 @@ pub struct Taken {
     tokens: u64,
 }
 
+impl Taken {
+    /// The larger of what was taken and what was used.
+    pub fn at_least(&self, used: u64) -> u64 {
+        used.max(self.tokens)
+    }
+}
+
 /// Requests in flight in this replica.
 #[derive(Debug, Default, Clone)]
 pub struct Concurrency(Arc<AtomicU32>);

@@ -1,11 +1,11 @@
 //! A streamed answer on its way to the client, event by event, each built new.
 //!
 //! The body of the response owns everything of the request: when the client goes, the body is dropped, and with it the
-//! upstream request, the device's count and the permit. A stream that has begun never switches tier: if it breaks it
+//! upstream request, the device's count and the permit; what came until then is charged. A client that reads nothing has
+//! gone too ([`super::unread`]). A stream that has begun never switches tier: if it breaks it
 //! says so with `finish_reason: "error"` and an error event, and ends without `[DONE]`.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -16,15 +16,17 @@ use terrace_wire::sse;
 use tokio::time::Instant;
 
 use super::rate::Permit;
+use super::unread::Watched;
 use super::writer::Writer;
 use crate::app::App;
 use crate::clock::micros;
 use crate::dispatch::attempt::{Answer, Begun};
 use crate::dispatch::connect::Connection;
 use crate::dispatch::failure::Failure;
-use crate::dispatch::limits::BETWEEN_TOKENS;
+use crate::dispatch::limits::{BETWEEN_TOKENS, UNREAD};
 use crate::dispatch::reader::{Reader, Step};
 use crate::dispatch::rebuild::{self, Names, Tokens};
+use crate::dispatch::usage::Most;
 use crate::fleet::place::Place;
 use crate::record::Record;
 use crate::sense::tokens;
@@ -32,6 +34,15 @@ use crate::trace::Attempted;
 
 /// Events that are written at once if they have all come: each write costs the system more than the event itself.
 const TOGETHER: usize = 32;
+
+/// What holds for a stream from its request on.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms {
+    /// Prompt tokens, as counted here.
+    pub prompt_tokens: u64,
+    /// The most that it can use.
+    pub most: Most,
+}
 
 /// A stream on its way.
 pub struct Streaming {
@@ -44,7 +55,7 @@ pub struct Streaming {
     names: Names,
     writer: Writer,
     first_token_at: Instant,
-    prompt_tokens: u64,
+    terms: Terms,
     /// As the upstream counted.
     tokens: Option<Tokens>,
     /// As counted here, for an upstream that does not say.
@@ -65,7 +76,7 @@ pub fn body(
     record: Record,
     outcome: Outcome,
     begun: Begun,
-    (writer, prompt_tokens): (Writer, u64),
+    (writer, terms): (Writer, Terms),
     permit: Permit,
 ) -> Option<Body> {
     let Begun { place, connection, names, answer, first_token_at, trace } = begun;
@@ -80,7 +91,7 @@ pub fn body(
         names,
         writer,
         first_token_at,
-        prompt_tokens,
+        terms,
         tokens,
         counted: 0,
         begun: BTreeMap::new(),
@@ -91,10 +102,11 @@ pub fn body(
         _attempt: trace,
     };
     streaming.choices(first);
-    Some(Body::from_stream(futures::stream::unfold(Box::new(streaming), |mut streaming| async move {
+    let events = futures::stream::unfold(Box::new(streaming), |mut streaming| async move {
         let bytes = streaming.next().await?;
-        Some((Ok::<Bytes, Infallible>(bytes), streaming))
-    })))
+        Some((bytes, streaming))
+    });
+    Some(Body::from_stream(Watched::new(events, UNREAD)))
 }
 
 impl Streaming {
@@ -195,7 +207,16 @@ impl Streaming {
     }
 
     fn used(&self) -> Tokens {
-        self.tokens.unwrap_or(Tokens { input: self.prompt_tokens, output: self.counted, cached: 0 })
+        let counted = Tokens { input: self.terms.prompt_tokens, output: self.counted, cached: 0 };
+        self.terms.most.believe(self.tokens, counted)
+    }
+}
+
+impl Drop for Streaming {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.record.left(self.used());
+        }
     }
 }
 

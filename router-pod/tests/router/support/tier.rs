@@ -47,6 +47,8 @@ pub enum Act {
     Nonsense,
     /// A 200 with this JSON body.
     Body(&'static str),
+    /// A stream of these very bytes.
+    Events(&'static str),
     /// Streams a word and then an error event.
     ErrorEvent(&'static str),
     /// Streams these choices, one an event, and ends well, or cuts the connection; or answers with them whole.
@@ -260,9 +262,10 @@ async fn complete(State(tier): State<Arc<Scripted>>, request: Request<Body>) -> 
             running.done = true;
             Response::builder().header("content-type", "application/json").body(Body::from(text)).unwrap()
         }
-        Act::Nonsense => {
+        Act::Nonsense | Act::Events(_) => {
             running.done = true;
-            Response::builder().header("content-type", "text/event-stream").body(Body::from("<html>")).unwrap()
+            let text = if let Act::Events(text) = act { text } else { "<html>" };
+            Response::builder().header("content-type", "text/event-stream").body(Body::from(text)).unwrap()
         }
     }
 }
