@@ -62,6 +62,12 @@ impl Job {
         body::wants_usage(&self.request)
     }
 
+    /// Whether its first token is late, and its budget refuses rather than answers late.
+    pub fn is_refused_as_late(&self) -> bool {
+        let strict = limits::strict_first_token(self.budget.as_ref()).filter(|_| self.streams());
+        strict.is_some_and(|strict| self.started.elapsed() >= strict)
+    }
+
     /// What remains of the whole request's time; none: it is used up.
     pub fn remaining(&self) -> Option<Duration> {
         limits::total(self.budget.as_ref(), self.chain_left)

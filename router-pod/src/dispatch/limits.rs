@@ -31,12 +31,30 @@ pub fn total(budget: Option<&Budget>, chain_left: Option<Duration>) -> Duration 
     }
 }
 
-/// The first token of one attempt, never past what remains of the whole request.
-pub fn first_token(budget: Option<&Budget>, forecast: Forecast, last: bool, remaining: Duration) -> Duration {
+/// The time to the first token of a request that is refused rather than answered late; none: late is better than nothing.
+pub fn strict_first_token(budget: Option<&Budget>) -> Option<Duration> {
+    budget.filter(|b| b.on_miss == OnMiss::Reject).map(|b| Duration::from_micros(b.first_token_us))
+}
+
+/// The first token of one attempt at a request that came `elapsed` ago, never past what remains of the whole request.
+pub fn first_token(
+    budget: Option<&Budget>,
+    forecast: Forecast,
+    last: bool,
+    (elapsed, remaining): (Duration, Duration),
+) -> Duration {
+    if let Some(strict) = strict_first_token(budget) {
+        return strict.saturating_sub(elapsed).min(remaining);
+    }
     if last {
         return FIRST_TOKEN_LAST.min(remaining);
     }
-    let patience = Duration::from_micros((forecast.first_token_us.max(0.0) * PATIENCE) as u64);
+    given_up(budget, forecast.first_token_us, remaining)
+}
+
+/// An attempt that is given up for another when nothing has come by then, of which this was forecast.
+pub fn given_up(budget: Option<&Budget>, forecast_us: f64, remaining: Duration) -> Duration {
+    let patience = Duration::from_micros((forecast_us.max(0.0) * PATIENCE) as u64);
     let limit = budget.map_or(FIRST_TOKEN, |b| Duration::from_micros(b.first_token_us).max(patience));
     limit.min(remaining)
 }
@@ -85,11 +103,19 @@ mod tests {
     #[test]
     fn an_attempt_is_given_up_only_for_another_and_past_its_forecast() {
         let forecast = Forecast { first_token_us: 50_000.0, finish_us: 0.0 };
-        let long = Duration::from_secs(999);
+        let long = (Duration::ZERO, Duration::from_secs(999));
         let b = budget(OnMiss::Overflow);
         assert_eq!(first_token(Some(&b), forecast, false, long), Duration::from_millis(150));
         assert_eq!(first_token(Some(&b), forecast, true, long), FIRST_TOKEN_LAST);
-        assert_eq!(first_token(None, forecast, false, Duration::from_millis(7)), Duration::from_millis(7));
+        let (ms, none) = (Duration::from_millis, Duration::ZERO);
+        assert_eq!(first_token(None, forecast, false, (none, ms(7))), ms(7));
+        // Refused rather than late: whatever else could be tried, and from when the request came.
+        let b = budget(OnMiss::Reject);
+        for last in [false, true] {
+            assert_eq!(first_token(Some(&b), forecast, last, long), ms(100));
+            assert_eq!(first_token(Some(&b), forecast, last, (ms(70), ms(330))), ms(30));
+            assert_eq!(first_token(Some(&b), forecast, last, (ms(170), ms(230))), none);
+        }
         assert_eq!(deadline_ms(Duration::from_millis(400)), 398);
     }
 }

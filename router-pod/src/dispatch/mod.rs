@@ -78,7 +78,7 @@ pub async fn carry(
             tracing::debug!("the retry budget is used up");
             break;
         }
-        let Some(remaining) = job.remaining() else {
+        let Some(remaining) = job.remaining().filter(|_| !job.is_refused_as_late()) else {
             walk.tried.out_of_time = true;
             break;
         };
@@ -140,8 +140,14 @@ impl Trail {
             _ => None,
         });
         let soon = retry_after.min().unwrap_or(constrain::RETRY_FULL_US);
-        let late = matches!(self.failures.last(), Some(Failure::Late)) && job.remaining().is_none();
+        let over = job.remaining().is_none() || job.is_refused_as_late();
+        let late = matches!(self.failures.last(), Some(Failure::Late)) && over;
         if self.out_of_time || late {
+            if job.remaining().is_some() {
+                let text = "no tier began to answer within the time that this feature's budget gives (LatencyBudget \
+                            spec.firstToken, with onMiss: Reject)";
+                return Refusal::new(Code::BudgetExceeded, text).because([Reason::BudgetExceeded]);
+            }
             let budget = job.budget.as_ref().map_or(Duration::MAX, |b| Duration::from_micros(b.total_us));
             if job.chain_left.is_some_and(|left| left < budget) {
                 let text = "no tier answered within the time that this session's chain had left (LatencyBudget \
@@ -200,13 +206,10 @@ fn names(job: &Job, place: &Place, now_us: u64) -> Names {
 
 /// How long one attempt may take: to its first token, or to its end when nothing comes before.
 fn patience(job: &Job, attempt: &Attempt, last: bool, remaining: Duration) -> Duration {
-    let mut forecast = attempt.forecast;
+    let (forecast, budget) = (attempt.forecast, job.budget.as_ref());
     if job.streams() {
-        return limits::first_token(job.budget.as_ref(), forecast, last, remaining);
+        return limits::first_token(budget, forecast, last, (job.started.elapsed(), remaining));
     }
-    if last {
-        return remaining;
-    }
-    forecast.first_token_us = forecast.finish_us;
-    limits::first_token(job.budget.as_ref(), forecast, false, remaining)
+    // Of a whole answer nobody sees the first token.
+    if last { remaining } else { limits::given_up(budget, forecast.finish_us, remaining) }
 }

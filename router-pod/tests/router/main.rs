@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod beside;
+mod budgets;
 mod canary;
 mod chains;
 mod closed;
