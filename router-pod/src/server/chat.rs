@@ -196,7 +196,7 @@ fn answer(
     let (prompt_tokens, most) = (u64::from(job.signals.prompt_tokens), Most::of(job, &begun.place.tier));
     if matches!(begun.answer, Answer::Stream { .. }) {
         let writer = Writer::new(&job.language, &begun.names, job.wants_usage(), prompt_tokens);
-        let terms = Terms { prompt_tokens, most };
+        let terms = Terms { prompt_tokens, most, ends: job.ends() };
         return match stream::body(Arc::clone(app), record, outcome, begun, (writer, terms), permit) {
             Some(body) => back.events(body),
             None => back.refusal(&Refusal::new(Code::Internal, LOST)),
