@@ -83,9 +83,11 @@ async fn admit(
     let caller = admit::caller(app, &used.snapshot, &head.headers)?;
     record.called_by(&caller.name);
     let via = admit::via(&used.snapshot, &head.headers)?;
-    let permit = admit::place(app, &used.snapshot)?;
     admit::body(&head.headers)?;
+    let arriving = admit::arriving(app, &used.snapshot, &caller)?;
     let asked = ask::parse(&used, &head.headers, body, api).await?;
+    drop(arriving);
+    let permit = admit::place(app, &used.snapshot)?;
     let model = ask::model(&used.snapshot, &caller, &asked)?;
     record.trace.model(&model);
 
