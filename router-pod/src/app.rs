@@ -25,7 +25,7 @@ use crate::sense::chain::Chains;
 use crate::sense::session::Sessions;
 use crate::sense::token::Tokens;
 use crate::server::keys::Keys;
-use crate::server::rate::{Concurrency, Rates};
+use crate::server::rate::{Arrivals, Concurrency, Rates};
 
 /// Features whose answers' length is remembered; the rest counts as unknown.
 const FEATURES_MOST: usize = 1024;
@@ -48,6 +48,8 @@ pub struct App {
     pub rates: Rates,
     /// Requests in flight.
     pub concurrency: Concurrency,
+    /// Bodies on their way.
+    pub arrivals: Arrivals,
     /// Where spans go; none: nowhere.
     pub spans: Option<Spans>,
     /// What became of requests.

@@ -63,6 +63,11 @@ impl Job {
         body::wants_usage(&self.request)
     }
 
+    /// When its answer must be whole, once it has begun.
+    pub fn ends(&self) -> Option<limits::Ends> {
+        limits::ends(self.budget.as_ref(), self.chain_left, self.started)
+    }
+
     /// Whether its first token is late, and its budget refuses rather than answers late.
     pub fn is_refused_as_late(&self) -> bool {
         let strict = limits::strict_first_token(self.budget.as_ref()).filter(|_| self.streams());

@@ -16,6 +16,7 @@ use terrace_contract::tier::{Backend, Tier};
 use terrace_contract::trust::Class;
 use terrace_decide::Signals;
 use terrace_telemetry::metrics::observe;
+use terrace_wire::error::Code;
 use tokio::time::Instant;
 
 use crate::app::App;
@@ -182,6 +183,14 @@ impl Record {
             self.app.learn_output(&self.feature, self.prompt_tokens, tokens.output);
         }
         self.charge(tokens)
+    }
+
+    /// The answer had begun when its time was up; what it used so far counts, and says nothing of its length.
+    pub fn cut(&mut self, tokens: Tokens) {
+        self.outcome = Outcome::Failed;
+        self.charge(tokens);
+        self.reasons.push(Reason::BudgetExceeded);
+        self.error = Some(Code::BudgetExceeded.as_str());
     }
 
     /// The client left in the middle of the answer; what came so far was made for it, and counts.

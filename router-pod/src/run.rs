@@ -194,6 +194,7 @@ async fn app(
         keys: Arc::new(ArcSwap::from_pointee(Keys::read(&args.api_keys_dir).map(|(keys, _)| keys).unwrap_or_default())),
         rates: server::rate::Rates::default(),
         concurrency: server::rate::Concurrency::default(),
+        arrivals: server::rate::Arrivals::default(),
         spans,
         ledger: Arc::new(Ledger::default()),
         metrics: Arc::clone(metrics),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use terrace_contract::policy::{Budget, OnMiss};
 use terrace_decide::Forecast;
+use tokio::time::Instant;
 
 /// Longest silence between two events of a stream.
 pub const BETWEEN_TOKENS: Duration = Duration::from_secs(30);
@@ -31,6 +32,23 @@ pub fn total(budget: Option<&Budget>, chain_left: Option<Duration>) -> Duration 
     }
 }
 
+/// When an answer that has begun must be whole.
+#[derive(Debug, Clone, Copy)]
+pub struct Ends {
+    /// Then.
+    pub at: Instant,
+    /// The field that says so.
+    pub field: &'static str,
+}
+
+/// When the answer to a request that came at `started` must be whole; none: it may go on for as long as it keeps coming.
+pub fn ends(budget: Option<&Budget>, chain_left: Option<Duration>, started: Instant) -> Option<Ends> {
+    let budget = budget.filter(|b| b.on_miss != OnMiss::Degrade)?;
+    let own = (Duration::from_micros(budget.total_us), "spec.total");
+    let (time, field) = chain_left.map_or(own, |left| if left < own.0 { (left, "spec.chain.total") } else { own });
+    Some(Ends { at: started + time, field })
+}
+
 /// The time to the first token of a request that is refused rather than answered late; none: late is better than nothing.
 pub fn strict_first_token(budget: Option<&Budget>) -> Option<Duration> {
     budget.filter(|b| b.on_miss == OnMiss::Reject).map(|b| Duration::from_micros(b.first_token_us))
@@ -49,7 +67,12 @@ pub fn first_token(
     if last {
         return FIRST_TOKEN_LAST.min(remaining);
     }
-    let patience = Duration::from_micros((forecast.first_token_us.max(0.0) * PATIENCE) as u64);
+    given_up(budget, forecast.first_token_us, remaining)
+}
+
+/// An attempt that is given up for another when nothing has come by then, of which this was forecast.
+pub fn given_up(budget: Option<&Budget>, forecast_us: f64, remaining: Duration) -> Duration {
+    let patience = Duration::from_micros((forecast_us.max(0.0) * PATIENCE) as u64);
     let limit = budget.map_or(FIRST_TOKEN, |b| Duration::from_micros(b.first_token_us).max(patience));
     limit.min(remaining)
 }
@@ -93,6 +116,17 @@ mod tests {
             );
             assert_eq!(total(Some(&budget(OnMiss::Degrade)), left), TOTAL);
         }
+    }
+
+    #[test]
+    fn an_answer_that_has_begun_ends_with_its_budget() {
+        let (now, ms) = (Instant::now(), Duration::from_millis);
+        let told = |b: Option<&Budget>, left| ends(b, left, now).map(|ends| (ends.at - now, ends.field));
+        let b = budget(OnMiss::Overflow);
+        assert_eq!(told(Some(&b), None), Some((ms(400), "spec.total")));
+        assert_eq!(told(Some(&b), Some(ms(90))), Some((ms(90), "spec.chain.total")));
+        assert_eq!(told(Some(&budget(OnMiss::Degrade)), Some(ms(90))), None, "served late");
+        assert_eq!(told(None, None), None);
     }
 
     #[test]

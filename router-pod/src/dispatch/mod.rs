@@ -206,14 +206,10 @@ fn names(job: &Job, place: &Place, now_us: u64) -> Names {
 
 /// How long one attempt may take: to its first token, or to its end when nothing comes before.
 fn patience(job: &Job, attempt: &Attempt, last: bool, remaining: Duration) -> Duration {
-    let mut forecast = attempt.forecast;
+    let (forecast, budget) = (attempt.forecast, job.budget.as_ref());
     if job.streams() {
-        return limits::first_token(job.budget.as_ref(), forecast, last, (job.started.elapsed(), remaining));
+        return limits::first_token(budget, forecast, last, (job.started.elapsed(), remaining));
     }
-    // Of a whole answer nobody sees the first token: its limit is the end.
-    if last || limits::strict_first_token(job.budget.as_ref()).is_some() {
-        return remaining;
-    }
-    forecast.first_token_us = forecast.finish_us;
-    limits::first_token(job.budget.as_ref(), forecast, false, (job.started.elapsed(), remaining))
+    // Of a whole answer nobody sees the first token.
+    if last { remaining } else { limits::given_up(budget, forecast.finish_us, remaining) }
 }

@@ -1,4 +1,4 @@
-//! Who may ask, how often, and how much at once: everything that is checked before a body is read.
+//! Who may ask, how often, and how much at once: everything that is checked without looking into a body.
 
 use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
@@ -10,7 +10,7 @@ use terrace_decide::Signals;
 use terrace_decide::bucket::part;
 use terrace_wire::error::Code;
 
-use super::rate::{Permit, Taken};
+use super::rate::{Arriving, Permit, Taken};
 use crate::app::App;
 use crate::refusal::Refusal;
 
@@ -73,17 +73,36 @@ fn bearer(value: &HeaderValue) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim()).filter(|token| !token.is_empty())
 }
 
+/// Lets a body come: its place among the requests in flight is taken once it is here, so that one which never comes takes
+/// nobody's.
+///
+/// # Errors
+/// 503 `overloaded` if there is no place now, or as many bodies of this caller are on their way as may be in flight.
+pub fn arriving(app: &App, snapshot: &Snapshot, caller: &Caller) -> Result<Arriving, Refusal> {
+    let limit = part(snapshot.policy.limits.concurrency, snapshot.routers);
+    if app.concurrency.now() >= limit {
+        return Err(full(limit));
+    }
+    app.arrivals.enter(&caller.name, limit).ok_or_else(|| {
+        let message = format!(
+            "{limit} bodies of this caller are on their way to this router, its part of limits.concurrency: send those first"
+        );
+        Refusal::new(Code::Overloaded, message).after(1_000_000).because([Reason::Saturated])
+    })
+}
+
 /// Takes a place among the requests in flight.
 ///
 /// # Errors
 /// 503 `overloaded`.
 pub fn place(app: &App, snapshot: &Snapshot) -> Result<Permit, Refusal> {
     let limit = part(snapshot.policy.limits.concurrency, snapshot.routers);
-    app.concurrency.enter(limit).ok_or_else(|| {
-        let message =
-            format!("{limit} requests are in flight at this router, its part of limits.concurrency: try again");
-        Refusal::new(Code::Overloaded, message).after(1_000_000).because([Reason::Saturated])
-    })
+    app.concurrency.enter(limit).ok_or_else(|| full(limit))
+}
+
+fn full(limit: u32) -> Refusal {
+    let message = format!("{limit} requests are in flight at this router, its part of limits.concurrency: try again");
+    Refusal::new(Code::Overloaded, message).after(1_000_000).because([Reason::Saturated])
 }
 
 /// Checks what the headers say of the body.

@@ -83,9 +83,11 @@ async fn admit(
     let caller = admit::caller(app, &used.snapshot, &head.headers)?;
     record.called_by(&caller.name);
     let via = admit::via(&used.snapshot, &head.headers)?;
-    let permit = admit::place(app, &used.snapshot)?;
     admit::body(&head.headers)?;
+    let arriving = admit::arriving(app, &used.snapshot, &caller)?;
     let asked = ask::parse(&used, &head.headers, body, api).await?;
+    drop(arriving);
+    let permit = admit::place(app, &used.snapshot)?;
     let model = ask::model(&used.snapshot, &caller, &asked)?;
     record.trace.model(&model);
 
@@ -196,7 +198,7 @@ fn answer(
     let (prompt_tokens, most) = (u64::from(job.signals.prompt_tokens), Most::of(job, &begun.place.tier));
     if matches!(begun.answer, Answer::Stream { .. }) {
         let writer = Writer::new(&job.language, &begun.names, job.wants_usage(), prompt_tokens);
-        let terms = Terms { prompt_tokens, most };
+        let terms = Terms { prompt_tokens, most, ends: job.ends() };
         return match stream::body(Arc::clone(app), record, outcome, begun, (writer, terms), permit) {
             Some(body) => back.events(body),
             None => back.refusal(&Refusal::new(Code::Internal, LOST)),

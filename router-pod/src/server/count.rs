@@ -28,9 +28,11 @@ async fn count(app: &App, request: Request<Body>) -> Result<u64, Refusal> {
     let used = chat::in_use(app)?;
     let (head, body) = request.into_parts();
     let caller = admit::caller(app, &used.snapshot, &head.headers)?;
-    let _permit = admit::place(app, &used.snapshot)?;
     admit::body(&head.headers)?;
+    let arriving = admit::arriving(app, &used.snapshot, &caller)?;
     let mut tree = ask::tree(&used, &head.headers, body).await?;
+    drop(arriving);
+    let _permit = admit::place(app, &used.snapshot)?;
     if let Some(members) = tree.as_object_mut() {
         // The one member that a message needs and its count does not.
         members.entry("max_tokens").or_insert(Value::from(1));

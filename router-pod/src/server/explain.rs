@@ -68,9 +68,12 @@ async fn decided(app: &App, head: Parts, body: Body) -> Result<Explanation, Refu
     let used = chat::in_use(app)?;
     let snapshot = &used.snapshot;
     let caller = admit::caller(app, snapshot, &head.headers)?;
-    let _permit = admit::place(app, snapshot)?;
     admit::body(&head.headers)?;
-    let asked = asked(ask::tree(&used, &head.headers, body).await?, named(&head)?)?;
+    let arriving = admit::arriving(app, snapshot, &caller)?;
+    let tree = ask::tree(&used, &head.headers, body).await?;
+    drop(arriving);
+    let _permit = admit::place(app, snapshot)?;
+    let asked = asked(tree, named(&head)?)?;
     ask::model(snapshot, &caller, &asked)?;
     let now = app.clock.now_us();
     let session = sense::session(app, &head.headers, &caller);

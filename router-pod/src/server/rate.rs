@@ -96,6 +96,41 @@ impl Drop for Permit {
     }
 }
 
+/// Bodies on their way to this replica, by caller: one caller's slow bodies hold up no other's.
+#[derive(Debug, Default, Clone)]
+pub struct Arrivals(Arc<Mutex<HashMap<String, u32>>>);
+
+/// One body on its way; ends when dropped.
+#[derive(Debug)]
+pub struct Arriving {
+    all: Arrivals,
+    caller: String,
+}
+
+impl Arrivals {
+    /// Counts one more of a caller, unless it has `limit` already.
+    pub fn enter(&self, caller: &str, limit: u32) -> Option<Arriving> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = all.entry(caller.to_owned()).or_default();
+        if *number >= limit {
+            return None;
+        }
+        *number += 1;
+        drop(all);
+        Some(Arriving { all: self.clone(), caller: caller.to_owned() })
+    }
+}
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        let mut all = self.all.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match all.get_mut(&self.caller) {
+            Some(number) if *number > 1 => *number -= 1,
+            _ => drop(all.remove(&self.caller)),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,6 +159,16 @@ mod tests {
         assert!(rates.tokens("ci", 1, 1_000, now + 60_000_000).is_err(), "what was used beyond is owed");
         assert!(rates.tokens("ci", 1, 1_000, now + 62_000_000).is_ok());
         assert!(rates.tokens("other", 5_000, 1_000, now).is_ok(), "more than a minute's worth passes on an idle key");
+    }
+
+    #[test]
+    fn bodies_on_their_way_count_by_caller_and_leave_nothing_behind() {
+        let arrivals = Arrivals::default();
+        let held = [arrivals.enter("a", 2), arrivals.enter("a", 2)];
+        assert!(held.iter().all(Option::is_some) && arrivals.enter("a", 2).is_none());
+        assert!(arrivals.enter("b", 2).is_some());
+        drop(held);
+        assert!(arrivals.0.lock().unwrap().is_empty());
     }
 
     #[test]

@@ -7,10 +7,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
 use terrace_contract::report::Outcome;
+use terrace_wire::error::Code;
 use terrace_wire::passing::{Choice, Event};
 use terrace_wire::sse;
 use tokio::time::Instant;
@@ -23,7 +25,7 @@ use crate::clock::micros;
 use crate::dispatch::attempt::{Answer, Begun};
 use crate::dispatch::connect::Connection;
 use crate::dispatch::failure::Failure;
-use crate::dispatch::limits::{BETWEEN_TOKENS, UNREAD};
+use crate::dispatch::limits::{BETWEEN_TOKENS, Ends, UNREAD};
 use crate::dispatch::reader::{Reader, Step};
 use crate::dispatch::rebuild::{self, Names, Tokens};
 use crate::dispatch::usage::Most;
@@ -42,6 +44,8 @@ pub struct Terms {
     pub prompt_tokens: u64,
     /// The most that it can use.
     pub most: Most,
+    /// When it must be whole.
+    pub ends: Option<Ends>,
 }
 
 /// A stream on its way.
@@ -106,7 +110,19 @@ pub fn body(
         let bytes = streaming.next().await?;
         Some((bytes, streaming))
     });
-    Some(Body::from_stream(Watched::new(events, UNREAD)))
+    Some(Body::from_stream(Watched::new(events, terms.patience())))
+}
+
+impl Terms {
+    /// How long its client may leave it unread: no longer than it may take, but long enough to be told that it is over.
+    fn patience(&self) -> Duration {
+        self.left().map_or(UNREAD, |left| left.clamp(Duration::from_secs(1), UNREAD))
+    }
+
+    /// How long it may still take; none: there is no limit.
+    fn left(&self) -> Option<Duration> {
+        self.ends.map(|ends| ends.at.saturating_duration_since(Instant::now()))
+    }
 }
 
 impl Streaming {
@@ -116,13 +132,19 @@ impl Streaming {
             if self.ended || self.ready.len() >= TOGETHER || (some && !self.reader.has_more().await) {
                 return sse::joined(&mut self.ready);
             }
-            match self.reader.next(BETWEEN_TOKENS).await {
+            let left = self.terms.left();
+            if left.is_some_and(|left| left.is_zero()) {
+                self.late();
+                continue;
+            }
+            match self.reader.next(left.map_or(BETWEEN_TOKENS, |left| left.min(BETWEEN_TOKENS))).await {
                 Ok(Some(Step::Event(event))) => self.event(*event),
                 Ok(Some(Step::Done)) => self.done(),
                 // Some servers close instead of saying [DONE]; what was finished is an answer all the same.
                 Ok(None) if self.held.is_some() => self.done(),
                 // Nor does it matter then how the connection ends: nothing of the answer is missing.
                 Err(_) if self.is_finished() => self.done(),
+                Err(_) if self.terms.left().is_some_and(|left| left.is_zero()) => self.late(),
                 Ok(None) => self.broke("the stream ended in the middle of an answer"),
                 Err(failure) => self.broke(what(&failure)),
             }
@@ -190,18 +212,36 @@ impl Streaming {
         }
     }
 
+    /// Its time is up. What was finished by now is an answer all the same.
+    fn late(&mut self) {
+        if self.is_finished() {
+            return self.done();
+        }
+        let field = self.terms.ends.map_or("", |ends| ends.field);
+        self.record.cut(self.used());
+        let why = format!(
+            "the answer was not whole within the time that this feature's budget gives (LatencyBudget {field}); ask for a \
+             shorter one, or stream with onMiss: Degrade, which answers late"
+        );
+        self.end(Code::BudgetExceeded, why);
+    }
+
     /// The answer broke off: it is never continued elsewhere.
     fn broke(&mut self, why: &'static str) {
         self.place.failed(self.app.clock.now_us());
         self.record.broke(self.used());
         tracing::debug!(tier = %self.place.tier.name, why, "a stream broke after its first token");
+        self.end(Code::UpstreamFailed, format!("tier {}: {why}; ask again for a whole answer", self.place.tier.name));
+    }
+
+    /// Says that no more comes, and why.
+    fn end(&mut self, code: Code, why: String) {
         if let Some(held) = self.held.take() {
             // What was whole of it is told; that it cannot be told changes nothing any more.
             let _ = self.writer.chunk(&self.names, &held, &mut self.ready);
         }
         let open: Vec<u64> = self.begun.iter().filter(|(_, ended)| !**ended).map(|(index, _)| *index).collect();
-        let why = format!("tier {}: {why}; ask again for a whole answer", self.place.tier.name);
-        self.writer.broken(&self.names, &open, why, &mut self.ready);
+        self.writer.broken(&self.names, &open, (code, why), &mut self.ready);
         self.ended = true;
         self.connection = None;
     }

@@ -88,8 +88,7 @@ impl Writer {
     }
 
     /// What ends an answer that broke off while these choices were open.
-    pub fn broken(&mut self, names: &Names, open: &[u64], why: String, out: &mut VecDeque<Bytes>) {
-        let code = Code::UpstreamFailed;
+    pub fn broken(&mut self, names: &Names, open: &[u64], (code, why): (Code, String), out: &mut VecDeque<Bytes>) {
         let error = ErrorBody::new(code, why);
         match self {
             Writer::OpenAi { .. } => {

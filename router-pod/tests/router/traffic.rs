@@ -13,6 +13,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use terrace_contract::policy::{Access, KeyRule};
 use terrace_contract::trust::Boundary;
+use tokio::io::AsyncWriteExt as _;
 
 const CHAT: &str = "/v1/chat/completions";
 
@@ -284,4 +285,40 @@ async fn a_renewed_certificate_is_shown_from_the_next_connection_and_a_bad_one_i
     let left = text.lines().find_map(|l| l.strip_prefix("terrace_listener_certificate_expiry_seconds "));
     let left: f64 = left.unwrap().parse().unwrap();
     assert!((86_400.0..2.0 * 86_400.0).contains(&left), "{left}");
+}
+
+#[tokio::test]
+async fn bodies_that_never_come_keep_no_other_key_out() {
+    let agent = Scripted::new("small", 4, Act::Say("x"));
+    let mut world = world(&agent, vec![]).await;
+    world.snapshot.policy.limits.concurrency = 2;
+    std::fs::write(world.path("api-keys/ci"), "sk-ci").unwrap();
+    std::fs::write(world.path("api-keys/web"), "sk-web").unwrap();
+    world.start().await;
+    let mut held = Vec::new();
+    for path in [CHAT, "/v1/explain", "/v1/messages/count_tokens"] {
+        for _ in 0..2 {
+            let mut client = tokio::net::TcpStream::connect(world.listen).await.unwrap();
+            let head =
+                format!("POST {path} HTTP/1.1\r\nhost: router\r\nx-api-key: sk-ci\r\ncontent-length: 99\r\n\r\n{{");
+            client.write_all(head.as_bytes()).await.unwrap();
+            held.push(client);
+        }
+    }
+    // Two of them are on their way: all that the key may have.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let refused = loop {
+        let reply = ask(&world, "sk-ci").await;
+        if reply.status != 200 {
+            break reply;
+        }
+        assert!(Instant::now() < deadline, "they never come to the router");
+    };
+    assert_eq!((refused.status.as_u16(), refused.code().as_str()), (503, "overloaded"), "{refused:?}");
+    assert!(refused.json()["error"]["message"].as_str().unwrap().contains("of this caller"), "{refused:?}");
+    for _ in 0..4 {
+        assert_eq!(ask(&world, "sk-web").await.status, 200, "they are no other key's");
+    }
+    drop(held);
+    until_status(&world, "sk-ci", 200).await;
 }
