@@ -18,7 +18,7 @@ use terrace_contract::reason::Reason;
 use terrace_contract::trust::Class;
 
 use crate::detect::join::Joiner;
-use crate::detect::{self, secrets};
+use crate::detect::{self, decode, secrets};
 use crate::normalise::normalise;
 use crate::segments::{self, Author, Segment, Stop};
 
@@ -287,7 +287,15 @@ impl<'r> Seen<'r> {
     }
 
     fn scan(&mut self, text: &str, segment: &Segment<'_>) {
-        detect::scan(text, &mut |kind, value| {
+        self.plain(text, segment);
+        decode::decoded(text, &mut |inner| {
+            self.entities(inner, segment);
+            self.plain(inner, segment);
+        });
+    }
+
+    fn plain(&mut self, text: &str, segment: &Segment<'_>) {
+        detect::plain(text, &mut |kind, value| {
             self.score = self.score.max(kind.score());
             self.found(kind.name(), value, segment);
         });

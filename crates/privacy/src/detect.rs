@@ -81,7 +81,8 @@ pub fn scan(text: &str, report: &mut Report<'_>) {
     decode::decoded(text, &mut |inner| plain(inner, report));
 }
 
-fn plain(text: &str, report: &mut Report<'_>) {
+/// Looks at one normalised text as it stands, not at what is encoded in it.
+pub fn plain(text: &str, report: &mut Report<'_>) {
     digits::scan(text, report);
     iban::scan(text, report);
     ipv6::scan(text, report);

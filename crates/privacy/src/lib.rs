@@ -15,6 +15,7 @@ pub mod clear;
 pub mod detect;
 pub mod ledger;
 pub mod normalise;
+mod readable;
 pub mod segments;
 mod words;
 

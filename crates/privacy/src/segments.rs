@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use crate::readable::is_readable;
 pub use crate::words::{field, is_wire_word};
 
 /// Levels of nesting that are read.
@@ -126,7 +127,9 @@ impl Walker<'_, '_> {
     }
 
     fn value(&mut self, value: &Value) -> Result<(), Stop> {
-        self.readable(value)?;
+        if !is_readable(&self.path, value) {
+            return Err(Stop::Unreadable);
+        }
         match value {
             Value::Null | Value::Bool(_) => Ok(()),
             Value::Number(n) => {
@@ -168,26 +171,6 @@ impl Walker<'_, '_> {
             Err(e) if e.to_string().starts_with("recursion limit") => Err(Stop::Unreadable),
             Err(_) => Ok(()),
         }
-    }
-
-    /// Whether what stands here is of a kind whose text can be read.
-    fn readable(&self, value: &Value) -> Result<(), Stop> {
-        let fine = match self.path[..] {
-            [Step::Field("messages"), Step::Index(_), Step::Field("content")] => {
-                matches!(value, Value::Null | Value::String(_) | Value::Array(_))
-            }
-            [Step::Field("messages"), Step::Index(_), Step::Field("content"), Step::Index(_)] => {
-                let kind = value.get("type").and_then(Value::as_str);
-                matches!(kind, Some("text" | "refusal" | "input_text" | "output_text"))
-            }
-            [Step::Field("messages"), Step::Index(_), Step::Field("audio")] => value.is_null(),
-            [Step::Field("prompt" | "input")] => {
-                let ids = |v: &Value| v.as_array().is_some_and(|a| a.iter().any(Value::is_number));
-                !ids(value) && !value.as_array().is_some_and(|a| a.iter().any(ids))
-            }
-            _ => true,
-        };
-        if fine { Ok(()) } else { Err(Stop::Unreadable) }
     }
 }
 
@@ -283,10 +266,55 @@ mod tests {
             json!({"messages": [{"role": "user", "content": {"text": "x"}}]}),
             json!({"prompt": [1, 2, 3]}),
             json!({"input": [[1, 2], [3]]}),
+            json!({"input": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}]}),
             json!({"metadata": {"deep": deep}}),
             json!({"metadata": {"deep": "[".repeat(200)}}),
         ] {
             assert_eq!(texts(&body), Err(Stop::Unreadable), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_picture_cannot_be_read_wherever_it_stands() {
+        let data = "data:image/png;base64,iVBORw0KGgo=";
+        let image = json!({"type": "image_url", "image_url": {"url": data}});
+        let audio = json!({"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}});
+        let source = json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBO"}});
+        let mut bodies = Vec::new();
+        for held in [&image, &audio, &source] {
+            bodies.push(json!({"prediction": {"type": "content", "content": [held]}}));
+            bodies.push(json!({"messages": [{"role": "assistant", "content": [held]}]}));
+            bodies.push(json!({"an_extra": held}));
+            bodies.push(json!({"an_extra": {"deep": [held]}}));
+            let mut part = json!({"type": "text", "text": "x"});
+            part["image_url"] = held.clone();
+            bodies.push(json!({"messages": [{"role": "user", "content": [part]}]}));
+            bodies.push(json!({"prediction": {"type": "content", "content": [part]}}));
+        }
+        bodies.push(json!({"user": data}));
+        bodies.push(json!({"prediction": {"type": "content", "content": {"url": data}}}));
+        bodies.push(json!({"messages": [{"role": "user", "content": [{"type": "text", "text": image}]}]}));
+        bodies.push(json!({"messages": [{"role": "user", "content": [
+            {"type": "text", "text": "x", "annotations": [{"picture": " DATA:image/png;base64,AAAA"}]}]}]}));
+        for body in bodies {
+            assert_eq!(texts(&body), Err(Stop::Unreadable), "{body}");
+        }
+    }
+
+    #[test]
+    fn words_about_pictures_can_be_read() {
+        let data = "data:image/png;base64,iVBORw0KGgo=";
+        let about = json!({"type": "image", "url": {"type": "string"}});
+        let call = json!({"id": "c", "function": {"name": "f", "arguments": format!("{{\"a\": \"{data}\"}}")}});
+        for body in [
+            json!({"messages": [{"role": "user", "content": data}]}),
+            json!({"messages": [{"role": "user", "content": [{"type": "text", "text": data, "cache_control": {"type": "ephemeral"}}]}]}),
+            json!({"messages": [{"role": "assistant", "content": null, "tool_calls": [call]}]}),
+            json!({"prediction": {"type": "content", "content": [{"type": "text", "text": data}]}}),
+            json!({"tools": [{"type": "function", "function": {"name": "f", "parameters": {"properties": about}}}]}),
+            json!({"prompt": [data, "x"], "metadata": {"type": "image", "note": "data: none"}}),
+        ] {
+            assert!(texts(&body).is_ok(), "{body}");
         }
     }
 }

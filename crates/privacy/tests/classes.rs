@@ -198,6 +198,36 @@ fn the_policys_own_entities_set_a_class() {
 }
 
 #[test]
+fn the_policys_own_entities_are_found_in_encoded_text() {
+    use base64::Engine as _;
+    let own = policy(json!({"unlabelled": "Public", "entities": [
+        {"type": "ProjectName", "class": "Restricted", "pattern": "ACME-[0-9]{4}"},
+    ]}));
+    let of = |body: &Value| classify(&own.sensitivity, body).class();
+    let base64 = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
+    let text = "project ACME-1234 ok";
+    for hidden in [
+        format!("see {}", base64(text)),
+        base64(&base64(text)),
+        text.bytes().map(|b| format!("{b:02x}")).collect(),
+        text.bytes().map(|b| format!("{b:02x} ")).collect(),
+        "about ACME%2D1234".to_owned(),
+        "about ACME%252D1234".to_owned(),
+        "about ACME&#45;1234".to_owned(),
+        r"about ACME\u002d1234".to_owned(),
+    ] {
+        assert_eq!(of(&user(&hidden)), Class::Restricted, "{hidden}");
+        let function = json!({"name": "f", "arguments": format!("{{\"a\": \"{hidden}\"}}")});
+        let call = json!({"id": "c", "type": "function", "function": function});
+        let body = json!({"messages": [{"role": "assistant", "content": null, "tool_calls": [call]}]});
+        assert_eq!(of(&body), Class::Restricted, "{body}");
+        let classified = classify(&own.sensitivity, &user(&hidden));
+        assert!(classified.entities().contains_key("ProjectName"), "{hidden}");
+    }
+    assert_eq!(of(&user(&base64("project ACME-12 is none"))), Class::Public);
+}
+
+#[test]
 fn one_pattern_that_does_not_compile_fails_the_policy_by_name() {
     let bad = policy(json!({"entities": [
         {"type": "Good", "class": "Internal", "pattern": "x"},

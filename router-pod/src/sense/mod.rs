@@ -256,7 +256,8 @@ fn once(given: &HeaderMap, name: &str) -> Result<(), Refusal> {
 
 fn forbidden_at(pointer: &Pointer, class: Class) -> Refusal {
     let message = format!(
-        "{pointer}: makes the receiver fetch, store or forward, which class {class} does not permit: leave it out"
+        "{pointer}: makes the receiver fetch, store or forward, or is not known not to, which class {class} does not \
+         permit: leave it out"
     );
     Refusal::of_body(Code::InvalidRequest, ErrorBody::new(Code::InvalidRequest, message).at(pointer))
         .because([Reason::Boundary])

@@ -186,6 +186,11 @@ async fn fields_that_reach_out_need_a_clearance_for_public() {
         ("store", json!(true)),
         ("previous_response_id", json!("r")),
         ("tools", json!([{"type": "mcp"}])),
+        ("tools", json!([{"type": null, "server_url": "http://elsewhere"}])),
+        ("tool_choice", json!({"type": "web_search"})),
+        ("prediction", json!({"type": "content", "content": [{"type": "file", "file": {"file_id": "f"}}]})),
+        ("messages", json!([{"role": "user", "content": [{"type": "input_file", "file_url": "http://elsewhere"}]}])),
+        ("messages", json!([{"role": "user", "content": [{"type": "hologram", "x": "http://elsewhere"}]}])),
     ] {
         let mut body = question("hi");
         body[field] = value;
