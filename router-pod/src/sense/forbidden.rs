@@ -5,7 +5,6 @@ mod known;
 mod shape;
 
 use serde_json::Value;
-use terrace_wire::json::member;
 use terrace_wire::pointer::Pointer;
 
 /// Fields of the body itself, which travel only where a tier lists them.
