@@ -46,7 +46,7 @@ pub fn ends(budget: Option<&Budget>, chain_left: Option<Duration>, started: Inst
     let budget = budget.filter(|b| b.on_miss != OnMiss::Degrade)?;
     let own = (Duration::from_micros(budget.total_us), "spec.total");
     let (time, field) = chain_left.map_or(own, |left| if left < own.0 { (left, "spec.chain.total") } else { own });
-    Some(Ends { at: started + time, field })
+    Some(Ends { at: started.checked_add(time)?, field })
 }
 
 /// The time to the first token of a request that is refused rather than answered late; none: late is better than nothing.

@@ -2,11 +2,13 @@
 //!
 //! They are money, and what a tier says of itself is no more than a claim: one wrong figure would use up a day's spend.
 
+use serde_json::Value;
+use terrace_contract::tier::Tier;
+
 use super::body::Call;
 use super::rebuild::Tokens;
 use crate::job::Job;
 use crate::sense::tokens;
-use terrace_contract::tier::Tier;
 
 /// A token is at least a byte, and a count made here a token each four of them: a tier may count so many times as much.
 const FINER: u64 = 4;
@@ -25,8 +27,8 @@ impl Most {
     pub fn of(job: &Job, tier: &Tier) -> Self {
         let allowed = u64::from(job.in_use.snapshot.policy.limits.max_output_tokens);
         let each = tokens::output_limit(&job.request).map_or(allowed, |asked| asked.min(allowed));
-        let number = |name: &str| job.request.get(name).and_then(serde_json::Value::as_u64).unwrap_or(1);
-        let prompts = match job.request.get("prompt").and_then(serde_json::Value::as_array) {
+        let number = |name: &str| job.request.get(name).and_then(Value::as_u64).unwrap_or(1);
+        let prompts = match job.request.get("prompt").and_then(Value::as_array) {
             Some(list) if list.first().is_some_and(|first| !first.is_number()) => list.len() as u64,
             _ => 1,
         };
