@@ -30,9 +30,15 @@ fn main() {
         time("200 KiB of digits", &common::user(&"4111 ".repeat(40 * 1024)), 20),
     ];
     if let Some(path) = std::env::args().nth(1) {
-        figures.extend(accuracy(&serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()));
+        let sentences: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        figures.extend(accuracy(&sentences));
+        let texts = sentences.as_array().unwrap().iter().filter_map(|sentence| sentence["full_text"].as_str());
+        figures.push(beside("the labelled sentences", texts.flat_map(|text| text.split_inclusive(". "))));
     }
-    figures.extend(std::env::args().skip(2).map(|path| clean(&path)));
+    for path in std::env::args().skip(2) {
+        figures.push(clean(&path));
+        figures.push(beside(&path, std::fs::read_to_string(&path).unwrap().lines()));
+    }
     println!("{}", serde_json::to_string_pretty(&json!({"bench": "sensitivity", "figures": figures})).unwrap());
 }
 
@@ -71,6 +77,35 @@ fn clean(path: &str) -> Value {
         }
     }
     json!({"name": format!("clean prompts of {path}"), "prompts": all, "raised": raised})
+}
+
+/// Share of innocent texts that are raised only because they stand beside each other: as parts, turns and descriptions.
+fn beside<'a>(name: &str, texts: impl Iterator<Item = &'a str>) -> Value {
+    let rules = Rules::compile(&common::policy(json!({"unlabelled": "Public"})).sensitivity).unwrap();
+    let class = |body: &Value| {
+        let classified =
+            rules.classify(&Request { body, label: None, trust_label: false, session: None }, &mut || false);
+        (classified.class(), classified.entities().keys().cloned().collect::<Vec<_>>().join("+"))
+    };
+    let innocent: Vec<&str> = texts.filter(|text| class(&common::user(text)).0 == Class::Public).collect();
+    let (mut all, mut raised) = (0u32, std::collections::BTreeMap::<String, u32>::new());
+    for some in innocent.chunks(4) {
+        let each = |make: &dyn Fn(&str) -> Value| some.iter().map(|text| make(text)).collect::<Vec<Value>>();
+        let parts = each(&|text| json!({"type": "text", "text": text}));
+        for (form, body) in [
+            ("parts", json!({"messages": [{"role": "user", "content": parts}]})),
+            ("turns", json!({"messages": each(&|text| json!({"role": "user", "content": text}))})),
+            ("tools", json!({"tools": each(&|text| json!({"type": "function", "function": {"description": text}}))})),
+            ("prompts", json!({"prompt": some})),
+        ] {
+            all += 1;
+            let (class, kinds) = class(&body);
+            if class > Class::Public {
+                *raised.entry(format!("{form} {class} {kinds}")).or_insert(0) += 1;
+            }
+        }
+    }
+    json!({"name": format!("innocent neighbours of {name}"), "requests": all, "raised": raised})
 }
 
 /// Spans of the labelled sentences that are found, and findings that are labelled, by kind.

@@ -17,10 +17,10 @@ use terrace_contract::policy::Sensitivity;
 use terrace_contract::reason::Reason;
 use terrace_contract::trust::Class;
 
-use crate::detect::join::Joiner;
+use crate::borders::{self, Borders};
 use crate::detect::{self, decode, secrets};
 use crate::normalise::normalise;
-use crate::segments::{self, Author, Segment, Stop};
+use crate::segments::{self, Segment, Stop};
 
 /// Score from which a request is Confidential.
 const CONFIDENTIAL: f64 = 0.35;
@@ -225,8 +225,7 @@ struct Seen<'r> {
     distinct: BTreeSet<(String, u64)>,
     findings: Vec<Finding>,
     matched: PatternSet,
-    /// Ends of what the user says, of what all say, and of every text of the turns.
-    ends: [Joiner; 3],
+    borders: Borders,
 }
 
 impl<'r> Seen<'r> {
@@ -239,7 +238,7 @@ impl<'r> Seen<'r> {
             distinct: BTreeSet::new(),
             findings: Vec::new(),
             matched: PatternSet::new(rules.entities.as_ref().map_or(0, Regex::pattern_len)),
-            ends: Default::default(),
+            borders: Borders::default(),
         }
     }
 
@@ -272,18 +271,27 @@ impl<'r> Seen<'r> {
             self.entities(segment.text, segment);
         }
         self.scan(&text, segment);
-        // What stands beside the text of a turn does not part it from the next one.
-        let groups = match (segment.author, segment.is_said()) {
-            (Author::None, _) => return,
-            (Author::User, true) => 0..3,
-            (Author::Other, true) => 1..3,
-            (_, false) => 2..3,
-        };
-        for group in groups {
-            if let Some(joined) = self.ends[group].add(&text) {
-                self.scan(&joined, segment);
+        let across = self.borders.add(&text, segment);
+        for (before, after) in &across.sides {
+            self.across(before, after, segment);
+        }
+        across.digits.iter().for_each(|joined| self.scan(joined, segment));
+    }
+
+    /// What two texts make only together.
+    fn across(&mut self, before: &str, after: &str, segment: &Segment<'_>) {
+        if self.rules.entities.is_some() {
+            let alone = [self.matching(before), self.matching(after)].concat();
+            for joined in [format!("{before}{after}"), format!("{before} {after}")] {
+                for index in self.matching(&joined).into_iter().filter(|index| !alone.contains(index)) {
+                    self.entity(index, "", segment);
+                }
             }
         }
+        borders::scan(before, after, &mut |kind, value| {
+            self.score = self.score.max(kind.score());
+            self.found(kind.name(), value, segment);
+        });
     }
 
     fn scan(&mut self, text: &str, segment: &Segment<'_>) {
@@ -303,15 +311,22 @@ impl<'r> Seen<'r> {
 
     /// The policy's own patterns.
     fn entities(&mut self, text: &str, segment: &Segment<'_>) {
-        let Some(regex) = &self.rules.entities else { return };
+        for index in self.matching(text) {
+            self.entity(index, text, segment);
+        }
+    }
+
+    fn matching(&mut self, text: &str) -> Vec<usize> {
+        let Some(regex) = &self.rules.entities else { return Vec::new() };
         self.matched.clear();
         regex.which_overlapping_matches(&Input::new(text), &mut self.matched);
-        let matched: Vec<usize> = self.matched.iter().map(|p| p.as_usize()).collect();
-        for index in matched {
-            let entity = &self.rules.sensitivity.entities[index];
-            self.own = self.own.max(entity.class);
-            self.found(&entity.r#type, text, segment);
-        }
+        self.matched.iter().map(|p| p.as_usize()).collect()
+    }
+
+    fn entity(&mut self, index: usize, text: &str, segment: &Segment<'_>) {
+        let entity = &self.rules.sensitivity.entities[index];
+        self.own = self.own.max(entity.class);
+        self.found(&entity.r#type, text, segment);
     }
 
     fn found(&mut self, entity: &str, value: &str, segment: &Segment<'_>) {

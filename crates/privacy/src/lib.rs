@@ -10,6 +10,7 @@
 //! shows content when printed.
 
 pub mod addresses;
+mod borders;
 pub mod classify;
 pub mod clear;
 pub mod detect;

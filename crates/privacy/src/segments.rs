@@ -1,7 +1,7 @@
 //! Walks a request's tree once and hands out every text in it with its place: all roles, parts, tool definitions, tool
 //! arguments (the JSON in the string too), results, schemas, names, metadata, keys, long numbers.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::readable::is_readable;
 pub use crate::words::{field, is_wire_word};
@@ -10,6 +10,9 @@ pub use crate::words::{field, is_wire_word};
 const MAX_DEPTH: usize = 32;
 /// Digits from which a number is text: a card or an identity number may come unquoted.
 const NUMBER_DIGITS: usize = 8;
+
+/// Numbers of one object that are looked at together: a card has few groups, a table of tokens has many numbers.
+const MAX_MEMBERS: usize = 16;
 
 /// One step from the root of a request to a text. A key that is not the API's own appears by its position, since it may
 /// be content.
@@ -62,6 +65,8 @@ pub struct Segment<'a> {
     pub path: &'a [Step],
     /// Whose turn it belongs to.
     pub author: Author,
+    /// Whether it is the name of a member, not what stands there.
+    pub is_name: bool,
 }
 
 impl Segment<'_> {
@@ -109,7 +114,11 @@ struct Walker<'v, 'f> {
 
 impl Walker<'_, '_> {
     fn text(&mut self, text: &str) -> Result<(), Stop> {
-        let segment = Segment { text, path: &self.path, author: self.author };
+        self.visit(text, false)
+    }
+
+    fn visit(&mut self, text: &str, is_name: bool) -> Result<(), Stop> {
+        let segment = Segment { text, path: &self.path, author: self.author, is_name };
         if (self.visit)(segment) { Ok(()) } else { Err(Stop::Visitor) }
     }
 
@@ -138,22 +147,38 @@ impl Walker<'_, '_> {
             }
             Value::String(s) => self.string(s),
             Value::Array(items) => {
-                if let Some(joined) = in_pieces(items) {
+                if let Some(joined) = in_pieces(items, " ") {
                     self.text(&joined)?;
                 }
                 items.iter().enumerate().try_for_each(|(i, v)| self.within(Step::Index(i), v))
             }
-            Value::Object(map) => map.iter().enumerate().try_for_each(|(at, (key, v))| match field(key) {
-                Some(name) => self.within(Step::Field(name), v),
-                None => {
-                    self.path.push(Step::Key(at));
-                    let seen = self.text(key);
-                    self.path.pop();
-                    seen?;
-                    self.within(Step::Key(at), v)
-                }
-            }),
+            Value::Object(map) => {
+                self.in_members(map)?;
+                map.iter().enumerate().try_for_each(|(at, (key, v))| match field(key) {
+                    Some(name) => self.within(Step::Field(name), v),
+                    None => {
+                        self.path.push(Step::Key(at));
+                        let seen = self.visit(key, true);
+                        self.path.pop();
+                        seen?;
+                        self.within(Step::Key(at), v)
+                    }
+                })
+            }
         }
+    }
+
+    /// The numbers of an object's members and of their names: they may be a card in its groups.
+    fn in_members(&mut self, map: &Map<String, Value>) -> Result<(), Stop> {
+        let numbers: Vec<Value> = map.values().filter(|v| v.is_number()).cloned().collect();
+        let number = |key: &&String| !key.is_empty() && key.bytes().all(|b| b.is_ascii_digit());
+        let names: Vec<Value> = map.keys().filter(number).map(|key| Value::from(key.as_str())).collect();
+        for list in [numbers, names].iter().filter(|list| (2..=MAX_MEMBERS).contains(&list.len())) {
+            if let Some(joined) = in_pieces(list, "|") {
+                self.text(&joined)?;
+            }
+        }
+        Ok(())
     }
 
     /// A string, and if it is a JSON document, what is in it: tool arguments hide text behind escapes.
@@ -175,10 +200,11 @@ impl Walker<'_, '_> {
 }
 
 /// The numbers of a list as one text: `[4111, 1111, 1111, 1111]` may be a card in pieces.
-fn in_pieces(items: &[Value]) -> Option<String> {
+fn in_pieces(items: &[Value], between: &str) -> Option<String> {
     let mut joined = String::new();
     for item in items {
         let number = match item {
+            Value::Null => continue,
             Value::Number(n) if n.is_u64() => n.to_string(),
             Value::String(s)
                 if s.bytes().any(|b| b.is_ascii_digit()) && s.bytes().all(|b| !b.is_ascii_alphabetic()) =>
@@ -188,7 +214,7 @@ fn in_pieces(items: &[Value]) -> Option<String> {
             _ => return None,
         };
         joined.push_str(&number);
-        joined.push(' ');
+        joined.push_str(between);
     }
     (items.len() > 1 && joined.bytes().filter(u8::is_ascii_digit).count() > NUMBER_DIGITS).then_some(joined)
 }

@@ -227,6 +227,93 @@ fn the_policys_own_entities_are_found_in_encoded_text() {
     assert_eq!(of(&user(&base64("project ACME-12 is none"))), Class::Public);
 }
 
+/// Requests with two texts that stand beside each other.
+fn beside(a: &str, b: &str) -> Vec<Value> {
+    let part = |text: &str| json!({"type": "text", "text": text});
+    let tool = |text: &str| json!({"type": "function", "function": {"name": "f", "description": text}});
+    let call = |arguments: Value| {
+        let function = json!({"name": "f", "arguments": arguments.to_string()});
+        json!({"messages": [{"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": function}]}]})
+    };
+    vec![
+        json!({"messages": [{"role": "user", "content": [part(a), part(b)]}]}),
+        json!({"messages": [{"role": "user", "content": a}, {"role": "user", "content": b}]}),
+        json!({"messages": [{"role": "user", "content": a}, {"role": "assistant", "content": "Go on."}, {"role": "user", "content": b}]}),
+        json!({"messages": [{"role": "user", "content": a}, {"role": "assistant", "content": b}]}),
+        json!({"tools": [tool(a), tool(b)]}),
+        json!({"prompt": [a, b]}),
+        json!({"input": [a, b]}),
+        json!({"stop": [a, b]}),
+        json!({"metadata": {"k": a, "l": b}}),
+        json!({"prediction": {"type": "content", "content": [part(a), part(b)]}}),
+        call(json!({"k": a, "l": b})),
+        call(json!({"k": [a, b]})),
+    ]
+}
+
+#[test]
+fn what_is_split_over_neighbouring_texts_is_found() {
+    let own = policy(json!({"unlabelled": "Public", "entities": [
+        {"type": "ProjectName", "class": "Restricted", "pattern": "ACME-[0-9]{4}|Big Bird"},
+    ]}));
+    for (a, b, class) in [
+        ("the ACME-", "1234 plan", Class::Restricted),
+        ("the Big", "Bird plan", Class::Restricted),
+        ("sk-proj-abcdefghijklm", "nopqrstuvwxyz0123456789ABCD", Class::Restricted),
+        ("DE89 3704 0044", "0532 0130 00", Class::Restricted),
+        ("jane.doe@exam", "ple.com", Class::Confidential),
+        ("the card 4111 1111", "1111 1111 is it", Class::Restricted),
+        ("see NDExMSAxMTEx", "IDExMTEgMTExMQ==", Class::Restricted),
+        ("-----BEGIN PRIV", "ATE KEY-----", Class::Restricted),
+    ] {
+        for body in beside(a, b) {
+            let classified = classify(&own.sensitivity, &body);
+            assert!(classified.class() >= class, "{body}: {classified:?}");
+        }
+    }
+    let part = |text: &str| json!({"type": "text", "text": text});
+    let three = json!({"messages": [{"role": "user", "content": [part("jane.d"), part("oe@exam"), part("ple.com")]}]});
+    assert_eq!(class_of(&three), Class::Confidential, "in three pieces");
+}
+
+#[test]
+fn innocent_neighbours_stay_innocent() {
+    for (a, b) in [
+        ("Enter your password:", "The next step is to reset it."),
+        ("We had 42 guests in 2024.", "1500 meals were served, 300 of them warm."),
+        ("Order 4000123", "550123456 is the customer"),
+        ("Write to us @", "Home. It is warm."),
+        ("The meeting moves to May.", "We need 3 more machines: ask for quotes."),
+        ("token:", "a word of a text"),
+    ] {
+        for body in beside(a, b) {
+            // Turns are read as one number as before, whatever stands between.
+            assert!(
+                body.get("messages").is_some() && a.starts_with("Order") || class_of(&body) == Class::Public,
+                "{body}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_card_in_the_numbers_of_an_object_is_found() {
+    let tool = |parameters: Value| json!({"tools": [{"type": "function", "function": {"name": "f", "parameters": parameters}}]});
+    for body in [
+        json!({"logit_bias": {"4000": 1, "1234": 1, "5678": 2, "9017": 3}}),
+        tool(json!({"enum": [4111, null, 1111, 1111, 1111]})),
+        tool(json!({"minimum": 4111, "maximum": 1111, "minLength": 1111, "maxLength": 1111})),
+    ] {
+        assert_eq!(class_of(&body), Class::Restricted, "{body}");
+    }
+    for body in [
+        json!({"logit_bias": {"4242": 1, "424": 1, "4243": 2}}),
+        tool(json!({"minimum": 400012, "maximum": 34567890, "minLength": 17})),
+    ] {
+        assert_eq!(class_of(&body), Class::Public, "{body}");
+    }
+}
+
 #[test]
 fn one_pattern_that_does_not_compile_fails_the_policy_by_name() {
     let bad = policy(json!({"entities": [

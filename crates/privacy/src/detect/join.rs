@@ -1,4 +1,4 @@
-//! A number that is split over two messages: "4111 1111" and, in the next turn, "1111 1111".
+//! A number that is split over two texts: "4111 1111" and, in the next turn, "1111 1111".
 //!
 //! Of each text only the digits at its ends matter, so only those are kept.
 
@@ -13,19 +13,26 @@ const KEEP: usize = 64;
 #[derive(Debug, Default)]
 pub struct Joiner {
     tail: String,
+    apart: bool,
 }
 
 impl Joiner {
+    /// One for texts that follow each other by chance: groups of different ones must be those of a card.
+    pub fn apart() -> Self {
+        Self { apart: true, ..Self::default() }
+    }
+
     /// Adds the next text; returns what the ends make together, if it could be a number.
     pub fn add(&mut self, text: &str) -> Option<String> {
         let text = text.trim();
+        let between = if self.apart { '|' } else { ' ' };
         let run = |b: u8| b.is_ascii_digit() || separates(b) || b == b'+';
         let head = text.bytes().take(KEEP).take_while(|b| run(*b)).count();
         let tail = text.bytes().rev().take(KEEP).take_while(|b| run(*b)).count();
-        let joined = (!self.tail.is_empty() && head > 0).then(|| format!("{} {}", self.tail, &text[..head]));
+        let joined = (!self.tail.is_empty() && head > 0).then(|| format!("{}{between}{}", self.tail, &text[..head]));
         if head == text.len() && !self.tail.is_empty() {
             // The whole text is a middle piece.
-            self.tail = format!("{} {text}", self.tail);
+            self.tail = format!("{}{between}{text}", self.tail);
             let cut = self.tail.len().saturating_sub(KEEP);
             self.tail.drain(..cut);
         } else {
