@@ -247,7 +247,7 @@ async fn first_event(
         return Err(Failure::Broken("the answer is no event stream"));
     }
     let mut reader = Box::new(Reader::new(answer.into_body()));
-    let mut tokens = None;
+    let (mut tokens, mut roles) = (None, Vec::new());
     // The attempt's own limit stands around this.
     while let Some(step) = reader.next(order.remaining).await? {
         let Step::Event(event) = step else { break };
@@ -258,10 +258,12 @@ async fn first_event(
             place.reported(load, app.clock.now_us());
         }
         tokens = Tokens::read(event.usage.as_ref()).or(tokens);
-        let choices = order.names.choices(event.choices).ok_or(Failure::Broken("an event is no answer"))?;
+        let mut choices = order.names.choices(event.choices).ok_or(Failure::Broken("an event is no answer"))?;
         if choices.iter().any(|c| c.has_content() || c.is_finished()) {
+            rebuild::with_roles(&mut choices, roles);
             return Ok(Answer::Stream { reader, first: choices, tokens });
         }
+        rebuild::with_roles(&mut roles, choices);
     }
     Err(Failure::Broken("the stream ended before its first token"))
 }

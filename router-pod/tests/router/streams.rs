@@ -1,6 +1,6 @@
 //! A stream is forwarded event by event in every language: what a tier has said is told while it still thinks.
 
-use crate::support::{Act, Scripted, World, stream};
+use crate::support::{Act, Scripted, World, stream, streamed};
 use serde_json::{Value, json};
 use terrace_contract::trust::Boundary;
 
@@ -36,4 +36,19 @@ async fn the_first_word_is_told_before_the_tier_has_said_the_last() {
         assert_eq!(words, "two three", "{path}: {rest:?}");
         assert!(rest.last().unwrap().contains(last), "{path}: {rest:?}");
     }
+}
+
+#[tokio::test]
+async fn the_role_that_a_tier_tells_before_its_first_word_comes_with_it() {
+    let mut world = World::new();
+    let agent = Scripted::new("small", 4, Act::Say("one two"));
+    world.agents("edge", Boundary::Device, &[&agent]).await;
+    world.start().await;
+    let events = stream(world.listen, "/v1/chat/completions", &[], &streamed("hi")).await.rest().await;
+    let deltas: Vec<Value> = events
+        .iter()
+        .filter_map(|event| serde_json::from_str::<Value>(event).ok()?.pointer("/choices/0/delta").cloned())
+        .collect();
+    assert_eq!(deltas[0], json!({"role": "assistant", "content": "one "}), "{events:?}");
+    assert_eq!(deltas[1], json!({"content": "two"}), "told once: {events:?}");
 }
