@@ -282,9 +282,10 @@ async fn refusal(answer: Response<Incoming>, place: &Place) -> Failure {
         429 => Failure::Full { retry_after_us },
         503 if retry_after_us.is_some() || code == Some(Code::Draining) => Failure::Full { retry_after_us },
         401 | 403 | 407 => Failure::Credential,
+        status @ (400 | 413 | 422) if code == Some(Code::ContextTooLong) => Failure::TooLong { status, at },
         status @ 413 => Failure::Caller { status, code: Code::RequestTooLarge, at },
         status @ (400 | 405 | 415 | 422) => {
-            let code = code.filter(|c| matches!(c, Code::ContextTooLong | Code::UnsupportedFeature));
+            let code = code.filter(|c| *c == Code::UnsupportedFeature);
             Failure::Caller { status, code: code.unwrap_or(Code::InvalidRequest), at }
         }
         status => Failure::Status { status },
