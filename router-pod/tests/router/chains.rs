@@ -163,3 +163,15 @@ async fn the_token_of_a_refused_call_carries_its_chain_to_the_next_replica() {
     assert!(there.header("x-terrace-reason").starts_with("chain_hops"), "{there:?}");
     assert_eq!(agent.count(), 2);
 }
+
+#[tokio::test]
+async fn an_empty_session_is_none_and_shared_by_nobody() {
+    let agent = Scripted::new("small", 4, Act::Say("x"));
+    let world = world(&agent, 60_000, OnMiss::Overflow).await;
+    for empty in ["", "", " ", ""] {
+        let reply = call(world.listen, CHAT, empty, &question(CARD)).await;
+        assert_eq!((reply.status.as_u16(), reply.header("x-terrace-session")), (200, ""), "{reply:?}");
+    }
+    let explained = call(world.listen, EXPLAIN, "", &question("hi")).await.json();
+    assert_eq!(explained["signals"]["class"], "Public", "{explained}");
+}
