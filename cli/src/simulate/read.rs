@@ -122,6 +122,9 @@ mod tests {
                 "count: 5, prefillTokensPerSecond: 0",
                 "devices[0].prefillTokensPerSecond",
             ),
+            ("rttMs: 60", "rttMs: 1e300", "spec.tiers[1].endpoint.rttMs"),
+            ("name: board, count: 5", "name: board, count: 0", "spec.tiers[0].devices[0].count"),
+            ("routers: 1", "driftPercent: 100000", "spec.driftPercent"),
             ("queueMs: 200", "queueMillis: 200", "unknown field `queueMillis`"),
             ("kind: Simulation", "kind: Simulations", "one document of kind Simulation"),
             (

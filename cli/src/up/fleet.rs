@@ -70,11 +70,14 @@ impl Fleet {
                 ("--api-keys-dir", &secrets.api_keys.display().to_string()),
                 ("--state-dir", &folder.inner(&format!("{name}-state"))?.display().to_string()),
             ]);
-            let arguments = [arguments, vec!["--allow-loopback".to_owned()]].concat();
+            let tls = manifests.write_tls(object, folder)?;
+            let scheme = if tls.is_some() { "https" } else { "http" };
+            let tls = tls.map(|at| flags(&[("--tls-dir", &at.display().to_string())])).unwrap_or_default();
+            let arguments = [arguments, tls, vec!["--allow-loopback".to_owned()]].concat();
             let mut router = Running::start("terrace-router", &name, folder.path(), traces, &arguments)?;
             let ready = router.ready(limit).await;
             self.routers.push(router);
-            urls.push((policy.name.clone(), format!("http://{}", ready?.listen)));
+            urls.push((policy.name.clone(), format!("{scheme}://{}", ready?.listen)));
         }
         Ok(urls)
     }

@@ -366,6 +366,29 @@ impl Manifests {
         Ok(folders)
     }
 
+    /// Writes the certificate that a router of this policy shows its clients; none: the policy has no `listener.tls`.
+    ///
+    /// # Errors
+    /// The folder cannot be written, or the certificate or its key is in no Secret of the manifests.
+    pub fn write_tls(&self, policy: &RoutingPolicy, folder: &Folder) -> Result<Option<PathBuf>> {
+        let Some(listener) = &policy.spec.listener else { return Ok(None) };
+        let key = (policy.namespace().unwrap_or_default(), listener.tls.secret_ref.name.to_string());
+        let at = folder.inner(&format!("tls-{}", policy.name_any()))?;
+        for file in ["tls.crt", "tls.key"] {
+            let value = self.secrets.get(&key).and_then(|secret| secret.get(file)).with_context(|| {
+                format!(
+                    "RoutingPolicy {}: entry {file} of Secret {}/{} (spec.listener.tls) is not in the manifests: add it, \
+                     or leave listener out to have plain HTTP here",
+                    policy.name_any(),
+                    key.0,
+                    key.1
+                )
+            })?;
+            write(&at.join(file), value)?;
+        }
+        Ok(Some(at))
+    }
+
     fn value(&self, tier: &Tier, reference: &SecretKeyRef) -> Option<&Vec<u8>> {
         let key = (tier.namespace().unwrap_or_default(), reference.name.to_string());
         self.secrets.get(&key)?.get(reference.key.as_str())

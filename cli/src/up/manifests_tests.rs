@@ -66,3 +66,25 @@ fn a_part_of_a_fleet_is_checked_for_what_it_is() {
     assert!(manifests(&[POLICY, &astray]).unwrap().part().is_err());
     assert!(manifests(&[&astray]).unwrap().part().is_ok());
 }
+
+/// It answered plain HTTP whatever the policy said.
+#[test]
+fn a_listeners_certificate_is_the_routers_or_its_lack_is_said() {
+    let policy = POLICY.replacen("spec:\n", "spec:\n  listener: {tls: {secretRef: {name: site}}}\n", 1);
+    let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: site}\nstringData: {tls.crt: CERT, tls.key: KEY}\n";
+    let folder = Folder::new(false).unwrap();
+    let tls = |texts: &[&str]| {
+        let manifests = manifests(texts).unwrap();
+        manifests.write_tls(manifests.policy(None).unwrap(), &folder)
+    };
+    assert_eq!(tls(&[TIER, NEXT, POLICY]).unwrap(), None);
+    let at = tls(&[TIER, NEXT, &policy, secret]).unwrap().unwrap();
+    assert_eq!(
+        (std::fs::read(at.join("tls.crt")).unwrap(), std::fs::read(at.join("tls.key")).unwrap()),
+        (b"CERT".into(), b"KEY".into())
+    );
+    for lack in ["", "apiVersion: v1\nkind: Secret\nmetadata: {name: site}\nstringData: {tls.crt: CERT}\n"] {
+        let said = tls(&[TIER, NEXT, &policy, lack]).unwrap_err().to_string();
+        assert!(said.contains("Secret default/site") && said.contains("spec.listener.tls"), "{said}");
+    }
+}

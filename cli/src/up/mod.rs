@@ -116,13 +116,17 @@ async fn serve(
     let state = State { pid, since_us, url: url.clone(), traces: traces.files().to_owned() };
     let published = state.publish()?;
     if let Some(file) = &up.port_file {
-        let listen = serde_json::json!({"listen": url.trim_start_matches("http://")});
+        let listen = serde_json::json!({"listen": url.split_once("://").map_or(url.as_str(), |(_, at)| at)});
         terrace_telemetry::ports::write(file, &listen).with_context(|| format!("cannot write {}", file.display()))?;
     }
     let outcome = match &up.ask {
         Some(prompt) => crate::ask::run(crate::ask::Ask::plain(prompt, url)).await,
         None => {
-            out::note("ask in another terminal: terrace ask \"Why is the sky blue?\"   (Ctrl-C ends everything)");
+            out::note(if url.starts_with("https://") {
+                "it speaks TLS alone (listener.tls), `terrace ask` plain HTTP: ask with a client that trusts its certificate   (Ctrl-C ends everything)"
+            } else {
+                "ask in another terminal: terrace ask \"Why is the sky blue?\"   (Ctrl-C ends everything)"
+            });
             fleet.keep_up().await;
             Ok(())
         }

@@ -201,6 +201,15 @@ fn wrong(at: impl Into<String>, problem: impl Into<String>) -> FleetError {
     FleetError { at: at.into(), problem: problem.into() }
 }
 
+/// The longest time that a file may say.
+const YEAR_MS: f64 = 366.0 * 86_400_000.0;
+/// The longest way there and back.
+const MINUTE_MS: f64 = 60_000.0;
+/// Most devices of a group.
+const GROUP_MOST: u32 = 100_000;
+/// Widest spread of speeds, percent: past it a mean says nothing any more.
+const DRIFT_MOST: f64 = 100.0;
+
 /// A number above 0, or at least 0.
 fn number(at: &str, value: f64, least: f64) -> Result<f64, FleetError> {
     let fits = value.is_finite() && if least > 0.0 { value > 0.0 } else { value >= 0.0 };
@@ -208,8 +217,19 @@ fn number(at: &str, value: f64, least: f64) -> Result<f64, FleetError> {
     if fits { Ok(value) } else { Err(wrong(at, format!("{value} is not a number {form}"))) }
 }
 
+/// The same, and no more than what could be meant.
+fn at_most(at: &str, value: f64, most: f64) -> Result<f64, FleetError> {
+    let value = number(at, value, 0.0)?;
+    if value > most { Err(wrong(at, format!("{value} is more than {most}"))) } else { Ok(value) }
+}
+
 fn micros(at: &str, ms: f64) -> Result<u64, FleetError> {
-    Ok((number(at, ms, 0.0)? * 1000.0) as u64)
+    Ok((at_most(at, ms, YEAR_MS)? * 1000.0) as u64)
+}
+
+/// Of a way there and back.
+fn rtt(at: &str, ms: f64) -> Result<u64, FleetError> {
+    micros(at, at_most(at, ms, MINUTE_MS)?)
 }
 
 impl FleetFile {
@@ -244,7 +264,7 @@ impl FleetFile {
             routers: self.routers.unwrap_or(snapshot.routers).max(1),
             reports_every_us: micros("reportsEveryMs", self.reports_every_ms)?,
             own_dispatches: true,
-            drift: number("driftPercent", self.drift_percent, 0.0)? / 100.0,
+            drift: at_most("driftPercent", self.drift_percent, DRIFT_MOST)? / 100.0,
             faults,
         })
     }
@@ -285,6 +305,12 @@ impl DeviceTruth {
         if share > 1.0 {
             return Err(wrong(format!("{at}.perSequencePercent"), "is more than the whole step: 0 to 100"));
         }
+        if !(1..=GROUP_MOST).contains(&self.count) {
+            return Err(wrong(
+                format!("{at}.count"),
+                format!("is from 1 to {GROUP_MOST}: leave the group out for none"),
+            ));
+        }
         let slots = self.slots.unwrap_or(max_sequences);
         if slots == 0 || self.prefill_chunk_tokens == 0 {
             return Err(wrong(at, "slots and prefillChunkTokens are at least 1"));
@@ -300,7 +326,7 @@ impl DeviceTruth {
             prefill_chunk: self.prefill_chunk_tokens,
             step_limit_us: micros(&format!("{at}.stepLimitMs"), self.step_limit_ms)?,
             prefix_cache_tokens: self.prefix_cache_tokens,
-            rtt_us: micros(&format!("{at}.rttMs"), self.rtt_ms)?,
+            rtt_us: rtt(&format!("{at}.rttMs"), self.rtt_ms)?,
         };
         Ok((0..self.count).map(|i| Device { node: format!("{}-{i}", self.name).into(), ..device.clone() }).collect())
     }
@@ -310,7 +336,7 @@ impl EndpointTruth {
     fn world(&self, at: &str) -> Result<Endpoint, FleetError> {
         let positive = |name: &str, value: f64| number(&format!("{at}.{name}"), value, 1.0);
         Ok(Endpoint {
-            rtt_us: micros(&format!("{at}.rttMs"), self.rtt_ms)?,
+            rtt_us: rtt(&format!("{at}.rttMs"), self.rtt_ms)?,
             queue_us: micros(&format!("{at}.queueMs"), self.queue_ms)?,
             prefill_rate: positive("prefillTokensPerSecond", self.prefill_tokens_per_second)?,
             step_us: 1e6 / positive("decodeTokensPerSecond", self.decode_tokens_per_second)?,

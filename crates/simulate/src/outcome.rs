@@ -47,7 +47,7 @@ pub struct Outcome {
     pub first_token_ms: Percentiles,
     /// Time to the end, milliseconds.
     pub total_ms: Percentiles,
-    /// Mean share of the time that devices were busy.
+    /// Mean share of the time that devices were busy, from the first request to the last end.
     pub busy_percent: f64,
     /// First tokens from devices no later than forecast, percent of first tokens.
     pub honest_first_token_percent: f64,
@@ -98,6 +98,8 @@ impl Outcome {
         let answered = || (0..run.requests.len()).filter(|&i| run.progress[i].end == Some(End::Answered));
         let since = |i: usize, at: u64| (at - run.requests[i].at_us) as f64 / 1000.0;
         let came_us = run.requests.last().map_or(0, |r| r.at_us).max(1);
+        // Devices work on after the last request has come, and on what nobody waits for any more.
+        let ran_us = run.now_us.max(came_us);
         let busy: f64 = run.machines.iter().map(|m| m.engine.busy_us()).sum();
         let prompt_tokens: f64 = run.requests.iter().map(|r| f64::from(r.arrival.prompt_tokens)).sum();
         Self {
@@ -120,7 +122,7 @@ impl Outcome {
                 answered().filter_map(|i| Some(since(i, run.progress[i].first_us?))).collect(),
             ),
             total_ms: Percentiles::of(answered().map(|i| since(i, run.progress[i].ended_us)).collect()),
-            busy_percent: percent(busy, run.machines.len() as f64 * came_us as f64),
+            busy_percent: percent(busy, run.machines.len() as f64 * ran_us.max(1) as f64),
             honest_first_token_percent: percent(run.honest.0 as f64, run.honest.1 as f64),
             honest_total_percent: percent(run.honest_ends.0 as f64, run.honest_ends.1 as f64),
             cached_percent: percent(run.cached_tokens as f64, prompt_tokens),

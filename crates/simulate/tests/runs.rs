@@ -41,6 +41,11 @@ fn more_load_overflows_more_and_without_load_nothing_does() {
     assert!(calm.overflow_percent < 1.0, "{calm:?}");
     assert!(busy.overflow_percent > 20.0, "{busy:?}");
     assert!(busy.cost > calm.cost);
+    // It was measured against the time in which requests came, which is nothing for a single one.
+    let (flood, one) = (of(50.0), by(&world, &self::trace(1, 1.0), Selection::BestFit));
+    for outcome in [&calm, &busy, &flood, &one] {
+        assert!(outcome.busy_percent > 0.0 && outcome.busy_percent <= 100.0, "{outcome:?}");
+    }
 }
 
 #[test]

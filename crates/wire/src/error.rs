@@ -1,6 +1,7 @@
 //! OpenAI's error body with Terrace's stable codes.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::pointer::Pointer;
 
@@ -131,9 +132,23 @@ impl ErrorBody {
     }
 }
 
-/// Reads only the stable code of an upstream's error body and the place at fault; its message is never looked at.
+/// What others call a prompt that their context does not hold: OpenAI and those that follow it, and llama.cpp.
+const TOO_LONG: [&str; 2] = ["context_length_exceeded", "exceed_context_size_error"];
+/// How OpenAI and vLLM, which gives it no code, say the same.
+const TOO_LONG_TEXT: &str = "maximum context length";
+
+/// Reads only the stable code of an upstream's error body and the place at fault. Nothing of its message is kept: it is
+/// looked at for one thing, whether the prompt was too long, which some say in words alone.
 pub fn code_of(body: &[u8]) -> (Option<Code>, Option<Pointer>) {
-    let Ok(body) = serde_json::from_slice::<ErrorBody>(body) else { return (None, None) };
-    let code = Code::ALL.iter().copied().find(|c| c.as_str() == body.error.code);
-    (code, body.error.param.as_deref().and_then(Pointer::read))
+    let Ok(body) = serde_json::from_slice::<Value>(body) else { return (None, None) };
+    // Some servers do without the envelope.
+    let error = body.get("error").filter(|error| error.is_object()).unwrap_or(&body);
+    let said = |name: &str| error.get(name).and_then(Value::as_str);
+    let is = |name: &str, words: &[&str]| said(name).is_some_and(|word| words.contains(&word));
+    let too_long = is("code", &TOO_LONG)
+        || is("type", &TOO_LONG)
+        || said("message").is_some_and(|message| message.contains(TOO_LONG_TEXT));
+    let own = || Code::ALL.iter().copied().find(|code| said("code") == Some(code.as_str()));
+    let code = if too_long { Some(Code::ContextTooLong) } else { own() };
+    (code, said("param").and_then(Pointer::read))
 }

@@ -92,13 +92,15 @@ impl std::fmt::Display for BrokenStream {
 
 impl std::error::Error for BrokenStream {}
 
-/// Reads events from chunks. Lines end in LF or CRLF; comments are skipped.
+/// Reads events from chunks. Lines end in LF, CR LF or CR; comments are skipped.
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: BytesMut,
     scanned: usize,
     current: Event,
     has_data: bool,
+    /// The last line ended in CR: a LF right after it belongs to that end.
+    after_cr: bool,
 }
 
 impl Decoder {
@@ -116,10 +118,13 @@ impl Decoder {
         let mut events = Vec::new();
         let buffer = std::mem::take(&mut self.buffer);
         let (mut read, mut scanned) = (0, self.scanned);
-        while let Some(at) = memchr::memchr(b'\n', &buffer[scanned..]) {
-            let line = &buffer[read..scanned + at];
+        while let Some(at) = memchr::memchr2(b'\n', b'\r', &buffer[scanned..]) {
+            let (end, line) = (buffer[scanned + at], &buffer[read..scanned + at]);
             (read, scanned) = (scanned + at + 1, scanned + at + 1);
-            let line = std::str::from_utf8(line).map_err(|_| BrokenStream::NotUtf8)?.trim_end_matches('\r');
+            if std::mem::replace(&mut self.after_cr, end == b'\r') && end == b'\n' && line.is_empty() {
+                continue;
+            }
+            let line = std::str::from_utf8(line).map_err(|_| BrokenStream::NotUtf8)?;
             if line.is_empty() {
                 let event = std::mem::take(&mut self.current);
                 if std::mem::take(&mut self.has_data) {
@@ -172,6 +177,20 @@ mod tests {
             let mut decoder = Decoder::new();
             let got: Vec<Event> = text.chunks(size).flat_map(|c| decoder.push(c).unwrap()).collect();
             assert_eq!(got, want, "chunks of {size}");
+        }
+    }
+
+    #[test]
+    fn lines_may_end_in_a_lone_carriage_return() {
+        let want = Decoder::new().push(b"data: a\ndata: b\n\nevent: end\ndata: c\n\n").unwrap();
+        assert_eq!(want.len(), 2);
+        for end in ["\r", "\r\n"] {
+            let text = "data: a\ndata: b\n\nevent: end\ndata: c\n\n".replace('\n', end);
+            for size in 1..=text.len() {
+                let mut decoder = Decoder::new();
+                let got: Vec<Event> = text.as_bytes().chunks(size).flat_map(|c| decoder.push(c).unwrap()).collect();
+                assert_eq!(got, want, "{end:?}, chunks of {size}");
+            }
         }
     }
 

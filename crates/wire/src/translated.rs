@@ -2,10 +2,19 @@
 
 use std::fmt;
 
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use crate::passing::{Choice, Part};
 use crate::pointer::Pointer;
+
+/// What a tier streams that would be told as a whole call of a tool, and is none.
+pub const CUT: &str = "the tier left a call before its arguments were whole JSON";
+
+/// Whether arguments of a call can be acted on: JSON, or nothing for a tool that takes none.
+pub(crate) fn is_whole(arguments: &str) -> bool {
+    arguments.trim().is_empty() || serde_json::from_str::<IgnoredAny>(arguments).is_ok()
+}
 
 /// A chat completion that stands for a request of another API.
 #[derive(Clone, PartialEq)]

@@ -248,7 +248,7 @@ async fn first_event(
         return Err(Failure::Broken("the answer is no event stream"));
     }
     let mut reader = Box::new(Reader::new(answer.into_body()));
-    let mut tokens = None;
+    let (mut tokens, mut roles) = (None, Vec::new());
     // The attempt's own limit stands around this.
     while let Some(step) = reader.next(order.remaining).await? {
         let Step::Event(event) = step else { break };
@@ -259,10 +259,12 @@ async fn first_event(
             place.reported(load, app.clock.now_us());
         }
         tokens = Tokens::read(event.usage.as_ref()).or(tokens);
-        let choices = order.names.choices(event.choices).ok_or(Failure::Broken("an event is no answer"))?;
+        let mut choices = order.names.choices(event.choices).ok_or(Failure::Broken("an event is no answer"))?;
         if choices.iter().any(|c| c.has_content() || c.is_finished()) {
+            rebuild::with_roles(&mut choices, roles);
             return Ok(Answer::Stream { reader, first: choices, tokens });
         }
+        rebuild::with_roles(&mut roles, choices);
     }
     Err(Failure::Broken("the stream ended before its first token"))
 }
@@ -281,9 +283,10 @@ async fn refusal(answer: Response<Incoming>, place: &Place) -> Failure {
         429 => Failure::Full { retry_after_us },
         503 if retry_after_us.is_some() || code == Some(Code::Draining) => Failure::Full { retry_after_us },
         401 | 403 | 407 => Failure::Credential,
+        status @ (400 | 413 | 422) if code == Some(Code::ContextTooLong) => Failure::TooLong { status, at },
         status @ 413 => Failure::Caller { status, code: Code::RequestTooLarge, at },
         status @ (400 | 405 | 415 | 422) => {
-            let code = code.filter(|c| matches!(c, Code::ContextTooLong | Code::UnsupportedFeature));
+            let code = code.filter(|c| *c == Code::UnsupportedFeature);
             Failure::Caller { status, code: code.unwrap_or(Code::InvalidRequest), at }
         }
         status => Failure::Status { status },

@@ -34,6 +34,14 @@ pub enum Failure {
         /// The place in the call that it blames; only of a device, whose places name no content.
         at: Option<Pointer>,
     },
+    /// It judged the prompt to be too long for it: another one's context may hold it.
+    #[error("its context does not hold the prompt: it answered {status}")]
+    TooLong {
+        /// Its status.
+        status: u16,
+        /// The place in the call that it blames; only of a device.
+        at: Option<Pointer>,
+    },
     /// It answered, but not with an answer.
     #[error("it answered {status}")]
     Status {
@@ -58,6 +66,7 @@ impl Failure {
             Failure::Full { .. } => Reason::Saturated,
             Failure::Connect(ConnectError::Denied) => Reason::AddressDenied,
             Failure::Credential => Reason::Credential,
+            Failure::TooLong { .. } => Reason::ContextLength,
             Failure::NotCleared(reason) => *reason,
             _ => Reason::AttemptFailed,
         }
@@ -68,6 +77,7 @@ impl Failure {
         match self {
             Failure::Full { .. } => Reason::OverflowSaturated,
             Failure::Late => Reason::OverflowPredicted,
+            Failure::TooLong { .. } => Reason::ContextLength,
             _ => Reason::OverflowDown,
         }
     }
@@ -83,6 +93,7 @@ impl Failure {
             Failure::Credential => "credential",
             Failure::NotCleared(_) => "not_cleared",
             Failure::Caller { .. } => "caller",
+            Failure::TooLong { .. } => "too_long",
             Failure::Status { .. } => "status",
             Failure::Broken(_) => "broken",
             Failure::Late => "late",
@@ -95,8 +106,9 @@ impl Failure {
         matches!(self, Failure::Connect(_) | Failure::Status { .. } | Failure::Broken(_) | Failure::Late)
     }
 
-    /// Whether nothing that could answer was reached at all.
+    /// Whether nothing that could answer was reached at all: what a context does not hold, it could not answer.
     pub fn never_reached(&self) -> bool {
-        matches!(self, Failure::Connect(_) | Failure::Credential | Failure::NotCleared(_) | Failure::Full { .. })
+        use Failure::{Connect, Credential, Full, NotCleared, TooLong};
+        matches!(self, Connect(_) | Credential | NotCleared(_) | Full { .. } | TooLong { .. })
     }
 }

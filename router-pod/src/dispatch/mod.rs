@@ -111,6 +111,11 @@ impl Trail {
         self.failures.iter().any(Failure::is_fault)
     }
 
+    /// Whether a tier's context did not hold the prompt.
+    fn too_long(&self) -> bool {
+        self.failures.iter().any(|failure| matches!(failure, Failure::TooLong { .. }))
+    }
+
     /// Why the answer comes from where it does: the plan's reasons, corrected by what really happened.
     fn reasons(&self, attempt: &Attempt) -> Vec<Reason> {
         let mut reasons = attempt.reasons.clone();
@@ -125,6 +130,14 @@ impl Trail {
             }
         }
         reasons
+    }
+
+    /// Whether a clearance was refused everywhere, and waiting changes nothing: no tier was left out for its state.
+    fn never_permitted(&self, plan: &Plan) -> bool {
+        let lasting = [Reason::Boundary, Reason::Residency, Reason::Model, Reason::Capability, Reason::ContextLength];
+        !self.failures.is_empty()
+            && self.failures.iter().all(|failure| matches!(failure, Failure::NotCleared(Reason::Boundary)))
+            && plan.ruled_out.iter().all(|out| lasting.contains(&out.reason))
     }
 
     fn refusal(self, job: &Job, plan: &Plan) -> Refusal {
@@ -166,6 +179,23 @@ impl Trail {
             let what = at.as_ref().map_or("check its fields".to_owned(), |at| format!("check {at}"));
             let text = format!("tier {tier} refused the request with status {status}: {what}");
             return Refusal { param: at, ..Refusal::new(*code, text) };
+        }
+        if let Some(Failure::TooLong { status, at }) = self.failures.last() {
+            let tier = self.last.as_ref().map_or("", |t| t.tier.as_str());
+            let at = at.as_ref().map(|at| job.language.origin(at).to_string());
+            let text = format!(
+                "the prompt is too long for tier {tier} (status {status}), and no other tier that this request may use holds \
+                 more: shorten the prompt or lower max_tokens"
+            );
+            return Refusal { param: at, ..Refusal::new(Code::ContextTooLong, text) };
+        }
+        if self.never_permitted(plan) {
+            let text = format!(
+                "class {} may not go to any tier that is left for this request: nothing Restricted is sent over plain http. Give \
+                 the tier an https url (Tier spec.backend.endpoint.url)",
+                job.signals.class.as_str()
+            );
+            return Refusal::new(Code::BoundaryDenied, text);
         }
         if self.failures.iter().all(Failure::never_reached) {
             let full = self.failures.iter().all(|f| matches!(f, Failure::Full { .. }));

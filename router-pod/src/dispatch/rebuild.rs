@@ -207,6 +207,22 @@ impl Names {
     }
 }
 
+/// Roles that a tier told in events of their own: clients wait for them in the first one that they get.
+pub fn with_roles(first: &mut Vec<Choice>, earlier: Vec<Choice>) {
+    for told in earlier {
+        let Some(role) = told.delta.and_then(|part| part.role) else { continue };
+        match first.iter_mut().find(|choice| choice.index == told.index) {
+            Some(choice) => {
+                choice.delta.get_or_insert_default().role.get_or_insert(role);
+            }
+            None => {
+                let delta = Some(Part { role: Some(role), ..Part::default() });
+                first.push(Choice { index: told.index, delta, ..Choice::default() });
+            }
+        }
+    }
+}
+
 /// An answer's id.
 struct Id<'a>(&'a Names);
 

@@ -77,7 +77,8 @@ impl<'a> Walk<'a> {
 
     /// The step to make next. What was passed over is not come back to.
     pub fn next_step(&mut self) -> Option<usize> {
-        let may = |step: &Step<'_>| !step.taken && (!step.attempt.only_after_failure || self.tried.faulty());
+        let failed = self.tried.faulty() || self.tried.too_long();
+        let may = |step: &Step<'_>| !step.taken && (!step.attempt.only_after_failure || failed);
         let at = (self.passed..self.steps.len()).find(|&at| may(&self.steps[at]))?;
         self.passed = at + 1;
         Some(at)
@@ -205,6 +206,16 @@ impl<'a> Walk<'a> {
         self.settle(one, tier_of_one, of_first, true).or(second)
     }
 
+    /// What was too long for a tier is too long for all of its devices, and for every tier that holds no more.
+    fn leave_shorter(&mut self, refused: &Attempt) {
+        let limit = holds(self.job, refused);
+        for step in &mut self.steps {
+            let same = step.attempt.tier.index == refused.tier.index;
+            let shorter = limit.zip(holds(self.job, step.attempt)).is_some_and(|(limit, holds)| holds <= limit);
+            step.taken |= same || shorter;
+        }
+    }
+
     /// How an attempt went, for metrics, the report and what follows.
     fn settle(
         &mut self,
@@ -222,11 +233,20 @@ impl<'a> Walk<'a> {
             Err(_) if outrun => None,
             Err(failure) => {
                 tracing::debug!(request = %self.job.id, tier = %attempt.tier.name, %failure, "an attempt failed");
+                if matches!(failure, Failure::TooLong { .. }) {
+                    self.leave_shorter(attempt);
+                }
                 self.tried.failures.push(failure);
                 None
             }
         }
     }
+}
+
+/// Tokens that a step's tier holds; none: it does not say.
+fn holds(job: &Job, attempt: &Attempt) -> Option<u32> {
+    let tier = job.in_use.tiers.get(attempt.tier.index)?;
+    Some(tier.capability.context_tokens).filter(|tokens| *tokens > 0)
 }
 
 impl Ready<'_> {

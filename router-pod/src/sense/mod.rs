@@ -88,7 +88,7 @@ pub struct Known<'a> {
 /// Senses a request that came at the first of two moments, at the second.
 ///
 /// # Errors
-/// 400 for a label that is none, or a field that needs a clearance for Public.
+/// 400 for a label or a preference that is none, or a field that needs a clearance for Public.
 pub fn sense(
     app: &App,
     in_use: &InUse,
@@ -129,7 +129,9 @@ pub fn sense(
 
 /// The conversation that a request belongs to, and what its client presents of it.
 pub fn session(app: &App, given: &HeaderMap, caller: &Caller) -> Option<(Session, Presented)> {
-    let presented = app.tokens.read(&caller.name, text(given, headers::SESSION)?);
+    // An empty one names no session: else all that send it would share one.
+    let told = text(given, headers::SESSION).map(str::trim).filter(|told| !told.is_empty())?;
+    let presented = app.tokens.read(&caller.name, told);
     Some((app.sessions.session(&caller.name, &presented.id), presented))
 }
 
@@ -163,7 +165,7 @@ fn describe(
     asked: &Asked,
     known: &Known<'_>,
 ) -> Result<(Signals, Option<Budget>), Refusal> {
-    let (call, request) = (asked.call, &asked.request);
+    let (call, request, prefer) = (asked.call, &asked.request, prefer(given)?);
     let widest = snapshot.policy.sensitivity.widest(classified.class());
     if widest < Boundary::Public
         && let Some(pointer) = forbidden::first(request)
@@ -202,7 +204,7 @@ fn describe(
         feature: context.feature.to_owned(),
         deadline: deadline.map(|deadline| hop.map_or(deadline, |hop| deadline.within(hop.left_us))),
         hop,
-        prefer: text(given, headers::PREFER).and_then(Prefer::parse),
+        prefer,
         complexity: verdict,
         escalate_from: None,
     };
@@ -239,6 +241,14 @@ fn label(given: &HeaderMap) -> Result<Option<Class>, Refusal> {
         highest = highest.max(Some(class));
     }
     Ok(highest)
+}
+
+/// What the caller prefers.
+fn prefer(given: &HeaderMap) -> Result<Option<Prefer>, Refusal> {
+    let Some(said) = text(given, headers::PREFER) else { return Ok(None) };
+    Prefer::parse(said)
+        .map(Some)
+        .ok_or_else(|| Refusal::new(Code::InvalidRequest, "x-terrace-prefer must be privacy, latency, cost or quality"))
 }
 
 /// Refuses a header that is given twice, or that is no text: which one is meant is not guessed.

@@ -51,10 +51,13 @@ pub async fn serve(app: Arc<App>, api: Api, request: Request<Body>) -> Response<
     match Box::pin(carry(&app, &mut job, &mut record)).await {
         Ok(carried) => answer(&app, &job, carried, back, record, permit),
         Err(refusal) => {
-            // Its class travels all the same; its chain has not gone on.
-            let token = job.session.as_ref().and_then(|s| app.tokens.write(&s.caller, &s.presented));
+            // With its record goes what its chain counted of it: it has not gone on. Its class travels all the same, and
+            // what is known here of its chain, or else a chain that is spent would begin anew at the next replica.
+            record.refused(&refusal);
+            drop(record);
+            let token = job.session.as_ref().and_then(|session| app.token(session));
             token.iter().for_each(|token| back.session(token));
-            refused(refusal, back, record)
+            back.refusal(&refusal)
         }
     }
 }

@@ -85,12 +85,8 @@ async fn a_marker_in_content_is_in_no_output() {
     ids.push(answered.header("x-terrace-request-id").to_owned());
 
     // Content in every place that has a name: headers, feature, session, model, tools, metadata, unknown fields.
-    let headers = [
-        ("x-terrace-feature", marker),
-        ("x-terrace-session", marker),
-        ("x-terrace-prefer", marker),
-        ("user-agent", marker),
-    ];
+    let headers = [("x-terrace-feature", marker), ("x-terrace-session", marker), ("user-agent", marker)];
+    errors.push(post(to, CHAT, &[("x-terrace-prefer", marker)], &question(&text)).await);
     let mut body = question(&text);
     body["metadata"] = json!({marker: marker});
     body["user"] = marker.into();

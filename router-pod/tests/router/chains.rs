@@ -144,3 +144,34 @@ async fn every_replica_honours_the_token_of_a_session() {
     let forged = token.replacen("terrace1.", "terrace1.A", 1);
     assert_eq!(hop(&call(first, EXPLAIN, &forged, &question("hi")).await), json!(1));
 }
+
+/// A client that sends its own id each time and then the token of the refusal had a chain of its own at each replica.
+#[tokio::test]
+async fn the_token_of_a_refused_call_carries_its_chain_to_the_next_replica() {
+    let agent = Scripted::new("small", 4, Act::Say("x"));
+    let mut world = world(&agent, 60_000, OnMiss::Overflow).await;
+    let first = world.running.take().unwrap().addresses.listen;
+    let snapshot = format!("--snapshot={}", world.path("snapshot.json").display());
+    world.start_with(&[&snapshot, "--allow-loopback"]).await;
+    world.ready().await;
+    for _ in 0..2 {
+        assert_eq!(call(first, CHAT, "s", &question("hi")).await.status, 200);
+    }
+    let refused = call(first, CHAT, "s", &question("hi")).await;
+    assert_eq!(refused.code(), "budget_exceeded", "{refused:?}");
+    let there = call(world.listen, CHAT, refused.header("x-terrace-session"), &question("hi")).await;
+    assert!(there.header("x-terrace-reason").starts_with("chain_hops"), "{there:?}");
+    assert_eq!(agent.count(), 2);
+}
+
+#[tokio::test]
+async fn an_empty_session_is_none_and_shared_by_nobody() {
+    let agent = Scripted::new("small", 4, Act::Say("x"));
+    let world = world(&agent, 60_000, OnMiss::Overflow).await;
+    for empty in ["", "", " ", ""] {
+        let reply = call(world.listen, CHAT, empty, &question(CARD)).await;
+        assert_eq!((reply.status.as_u16(), reply.header("x-terrace-session")), (200, ""), "{reply:?}");
+    }
+    let explained = call(world.listen, EXPLAIN, "", &question("hi")).await.json();
+    assert_eq!(explained["signals"]["class"], "Public", "{explained}");
+}

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::support::{Act, Scripted, World, post, question, until};
 use serde_json::json;
+use terrace_contract::tier::Backend;
 use terrace_contract::trust::{Boundary, Class};
 
 const CHAT: &str = "/v1/chat/completions";
@@ -111,11 +112,30 @@ async fn of_several_labels_the_highest_counts_and_other_headers_come_once() {
         assert_eq!((reply.status.as_u16(), reply.code().as_str()), (400, "invalid_request"), "{name}: {reply:?}");
         assert!(reply.json()["error"]["message"].as_str().unwrap().contains(name), "{reply:?}");
     }
+    let reply = post(world.listen, CHAT, &[("x-terrace-prefer", "speed")], &question("hi")).await;
+    assert_eq!((reply.status.as_u16(), reply.code().as_str()), (400, "invalid_request"), "{reply:?}");
+    assert!(reply.json()["error"]["message"].as_str().unwrap().contains("privacy, latency, cost"), "{reply:?}");
     let reply = post(world.listen, CHAT, &[("x-terrace-session", "s-é")], &question("hi")).await;
     assert_eq!((reply.status.as_u16(), reply.code().as_str()), (400, "invalid_request"), "{reply:?}");
     assert_eq!(cloud.count(), 0);
     let reply = post(world.listen, CHAT, &["Public", "Public"].map(class), &question("hi")).await;
     assert_eq!((reply.status.as_u16(), cloud.count()), (200, 1), "{reply:?}");
+}
+
+/// It was 503 "try again later", which no time would have changed.
+#[tokio::test]
+async fn a_restricted_request_whose_only_tier_is_plain_http_is_told_what_to_change() {
+    let private = Scripted::new("big", 8, Act::Say("x"));
+    let mut world = World::new();
+    world.endpoint("private", Boundary::Private, &private).await;
+    let Backend::Endpoint(endpoint) = &mut world.snapshot.tiers[0].backend else { panic!("an endpoint") };
+    endpoint.url = endpoint.url.replace("https:", "http:");
+    world.start().await;
+    let reply = post(world.listen, CHAT, &[("x-terrace-class", "Restricted")], &question("hi")).await;
+    assert_eq!((reply.status.as_u16(), reply.code().as_str()), (403, "boundary_denied"), "{reply:?}");
+    let message = reply.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("plain http") && message.contains("spec.backend.endpoint.url"), "{message}");
+    assert_eq!((reply.header("retry-after"), private.count()), ("", 0), "{reply:?}");
 }
 
 #[tokio::test]

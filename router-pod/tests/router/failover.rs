@@ -187,3 +187,30 @@ async fn an_endpoint_that_asks_for_a_pause_gets_it() {
     let wait: u64 = second.header("retry-after").parse().unwrap();
     assert!((25..=30).contains(&wait), "{wait}");
 }
+
+#[tokio::test]
+async fn a_prompt_that_a_tier_finds_too_long_goes_to_one_that_holds_more() {
+    for (status, code) in [(422, "context_too_long"), (400, "context_length_exceeded")] {
+        let (edge, cloud) =
+            (Scripted::new("small", 4, Act::Code(status, code)), Scripted::new("big", 8, Act::Say("far")));
+        let mut world = two(&edge, &cloud).await;
+        world.snapshot.tiers[1].capability.context_tokens = 8192;
+        world.start().await;
+        for body in [question("hi"), streamed("hi")] {
+            let reply = post(world.listen, CHAT, &[], &body).await;
+            assert_eq!((reply.status.as_u16(), reply.header("x-terrace-tier")), (200, "cloud"), "{code}: {reply:?}");
+            assert_eq!(reply.header("x-terrace-reason"), "context_length", "{code}: {reply:?}");
+        }
+        assert_eq!((edge.count(), cloud.count()), (2, 2), "{code}");
+        assert!(world.metrics().contains("outcome=\"too_long\""));
+
+        // The same where no tier holds more: then it is the caller's to shorten.
+        let mut world = two(&edge, &cloud).await;
+        world.start().await;
+        let reply = post(world.listen, CHAT, &[], &question("hi")).await;
+        assert_eq!((reply.status.as_u16(), reply.code().as_str()), (422, "context_too_long"), "{code}: {reply:?}");
+        let message = reply.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert!(message.contains("too long for tier edge") && !message.contains("UPSTREAM"), "{message}");
+        assert_eq!((edge.count(), cloud.count()), (3, 2), "{code}");
+    }
+}

@@ -66,8 +66,15 @@ async fn choices_calls_and_log_probabilities_come_back_whole() {
         .iter()
         .flat_map(|e| serde_json::from_str::<Value>(e).unwrap()["choices"].as_array().unwrap().clone())
         .collect();
-    // Nothing is told before there is content: then all of it.
-    assert!(script.ends_with(&choices) && choices.len() >= script.len() - 2, "{choices:?}");
+    // Nothing is told before there is content: then all of it, and the roles with the first.
+    let role = json!("assistant");
+    let roles: Vec<(u64, &Value)> =
+        choices.iter().filter_map(|c| Some((c["index"].as_u64()?, c["delta"].get("role")?))).collect();
+    assert_eq!(roles, [(0, &role), (1, &role)], "{choices:?}");
+    let mut without = choices.clone();
+    without.iter_mut().for_each(|choice| drop(choice["delta"].as_object_mut().unwrap().remove("role")));
+    without.remove(1);
+    assert_eq!(without, script[2..], "{choices:?}");
 
     // Cut off while one choice was still open: that one ends with an error, the other as it did.
     agent.next(Act::Choices(script[..script.len() - 1].to_vec(), false));

@@ -8,7 +8,7 @@ use super::error;
 use crate::error::{Code, ErrorBody};
 use crate::passing::Choice;
 use crate::sse;
-use crate::translated::Said;
+use crate::translated::{CUT, Said, is_whole};
 
 /// What a tier streams that no order of blocks can tell.
 pub const UNORDERED: &str = "the tier went back to a call that it had left";
@@ -19,6 +19,8 @@ pub struct Stream {
     begun: bool,
     head: Value,
     open: Option<Open>,
+    /// Of the call that is open.
+    arguments: String,
     /// Index of the next block.
     next: u64,
     /// Calls that have begun; those before the open one are closed.
@@ -38,25 +40,29 @@ impl Stream {
     pub fn new(id: &str, model: &str, input_tokens: u64) -> Self {
         let mut head = head(id, model);
         head.insert("usage".into(), usage(Some(&json!({"prompt_tokens": input_tokens}))));
-        let (head, open) = (Value::Object(head), None);
-        Self { begun: false, head, open, next: 0, calls: 0, refused: false, finish: String::new() }
+        let (head, arguments, finish) = (Value::Object(head), String::new(), String::new());
+        Self { begun: false, head, open: None, arguments, next: 0, calls: 0, refused: false, finish }
     }
 
     /// The events for these choices of a chunk; only the first choice has a counterpart.
     ///
     /// # Errors
-    /// [`UNORDERED`].
+    /// [`UNORDERED`], [`CUT`].
     pub fn chunk(&mut self, choices: &[Choice], out: &mut impl Extend<Bytes>) -> Result<(), &'static str> {
         self.begin(out);
         for said in Said::each(choices) {
-            self.text(said.content(), out);
+            self.text(said.content(), out)?;
             self.refused |= !said.refusal().is_empty();
-            self.text(said.refusal(), out);
+            self.text(said.refusal(), out)?;
             for call in said.calls() {
                 self.call(call, out)?;
             }
             if let Some(finish) = said.finish() {
                 finish.clone_into(&mut self.finish);
+                // Of one that ran into its limit the reason to stop says so.
+                if !matches!(finish, "length" | "content_filter") && self.is_cut() {
+                    return Err(CUT);
+                }
             }
         }
         Ok(())
@@ -89,14 +95,15 @@ impl Stream {
         }
     }
 
-    fn text(&mut self, text: &str, out: &mut impl Extend<Bytes>) {
+    fn text(&mut self, text: &str, out: &mut impl Extend<Bytes>) -> Result<(), &'static str> {
         if text.is_empty() {
-            return;
+            return Ok(());
         }
         if self.open != Some(Open::Text) {
-            self.open(Open::Text, json!({"type": "text", "text": ""}), out);
+            self.open(Open::Text, json!({"type": "text", "text": ""}), out)?;
         }
         self.delta(json!({"type": "text_delta", "text": text}), out);
+        Ok(())
     }
 
     fn call(&mut self, call: &Value, out: &mut impl Extend<Bytes>) -> Result<(), &'static str> {
@@ -107,21 +114,34 @@ impl Stream {
             let (Some(name), true) = (name, index >= self.calls) else { return Err(UNORDERED) };
             let id = call.get("id").and_then(Value::as_str).map_or_else(|| format!("call_{index}"), str::to_owned);
             self.calls = index + 1;
-            self.open(Open::Call(index), json!({"type": "tool_use", "id": id, "name": name, "input": {}}), out);
+            self.open(Open::Call(index), json!({"type": "tool_use", "id": id, "name": name, "input": {}}), out)?;
         }
         match call.pointer("/function/arguments").and_then(Value::as_str) {
             None | Some("") => {}
-            Some(more) => self.delta(json!({"type": "input_json_delta", "partial_json": more}), out),
+            Some(more) => {
+                self.arguments.push_str(more);
+                self.delta(json!({"type": "input_json_delta", "partial_json": more}), out);
+            }
         }
         Ok(())
     }
 
-    fn open(&mut self, what: Open, block: Value, out: &mut impl Extend<Bytes>) {
+    fn open(&mut self, what: Open, block: Value, out: &mut impl Extend<Bytes>) -> Result<(), &'static str> {
+        if self.is_cut() {
+            return Err(CUT);
+        }
         self.close(out);
+        self.arguments.clear();
         let start = json!({"type": "content_block_start", "index": self.next, "content_block": block});
         out.extend([event(&start)]);
         self.open = Some(what);
         self.next += 1;
+        Ok(())
+    }
+
+    /// Whether what is open is a call that nobody could carry out.
+    fn is_cut(&self) -> bool {
+        matches!(self.open, Some(Open::Call(_))) && !is_whole(&self.arguments)
     }
 
     fn delta(&self, delta: Value, out: &mut impl Extend<Bytes>) {
@@ -207,6 +227,21 @@ mod tests {
             json!({"type": "message_stop"}),
         ];
         assert_eq!(read(&out), want);
+    }
+
+    #[test]
+    fn a_block_of_a_call_whose_arguments_are_cut_is_never_stopped() {
+        let half = choice(call(0, json!({"name": "f", "arguments": "{\"a\":"})), Value::Null);
+        let next = choice(call(1, json!({"name": "g", "arguments": "{}"})), Value::Null);
+        for then in [next, choice(json!({"content": "b"}), Value::Null), choice(json!({}), json!("tool_calls"))] {
+            let (mut stream, mut out) = (Stream::new("r1", "small", 5), Vec::new());
+            stream.chunk(std::slice::from_ref(&half), &mut out).unwrap();
+            assert_eq!(stream.chunk(&[then], &mut out), Err(CUT));
+            stream.broken(Code::UpstreamFailed, &ErrorBody::new(Code::UpstreamFailed, "tier x: broke"), &mut out);
+            let events = read(&out);
+            assert!(!events.iter().any(|event| event["type"] == "content_block_stop"), "{events:?}");
+            assert_eq!(events.last().unwrap()["type"], "error");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::request::Echo;
 use crate::messages::UNORDERED;
 use crate::passing::Choice;
 use crate::sse;
-use crate::translated::Said;
+use crate::translated::{CUT, Said, is_whole};
 
 /// The stream of one response.
 pub struct Stream {
@@ -43,17 +43,21 @@ impl Stream {
     /// The events for these choices of a chunk; only the first choice has a counterpart.
     ///
     /// # Errors
-    /// [`UNORDERED`].
+    /// [`UNORDERED`], [`CUT`].
     pub fn chunk(&mut self, choices: &[Choice], out: &mut impl Extend<Bytes>) -> Result<(), &'static str> {
         self.begin(out);
         for said in Said::each(choices) {
-            self.text(said.content(), said.logprobs(), out);
-            self.refusal(said.refusal(), out);
+            self.text(said.content(), said.logprobs(), out)?;
+            self.refusal(said.refusal(), out)?;
             for call in said.calls() {
                 self.call(call, out)?;
             }
             if let Some(finish) = said.finish() {
                 finish.clone_into(&mut self.finish);
+                // One that ran into its limit is told as incomplete.
+                if item_status(finish) == "completed" && self.is_cut() {
+                    return Err(CUT);
+                }
             }
         }
         Ok(())
@@ -88,12 +92,12 @@ impl Stream {
         }
     }
 
-    fn text(&mut self, more: &str, likely: Option<&Value>, out: &mut impl Extend<Bytes>) {
+    fn text(&mut self, more: &str, likely: Option<&Value>, out: &mut impl Extend<Bytes>) -> Result<(), &'static str> {
         if more.is_empty() {
-            return;
+            return Ok(());
         }
         if !matches!(self.open, Some(Open::Text { .. })) {
-            self.close(out);
+            self.leave(out)?;
             self.open_message(text_part("", Vec::new()), out);
             self.open = Some(Open::Text { text: String::new(), logprobs: Vec::new() });
         }
@@ -104,14 +108,15 @@ impl Stream {
         }
         let data = json!({"item_id": message_id(&self.id, self.output.len()), "content_index": 0, "delta": more, "logprobs": likely});
         self.of_item("response.output_text.delta", data, out);
+        Ok(())
     }
 
-    fn refusal(&mut self, more: &str, out: &mut impl Extend<Bytes>) {
+    fn refusal(&mut self, more: &str, out: &mut impl Extend<Bytes>) -> Result<(), &'static str> {
         if more.is_empty() {
-            return;
+            return Ok(());
         }
         if !matches!(self.open, Some(Open::Refusal { .. })) {
-            self.close(out);
+            self.leave(out)?;
             self.open_message(refusal_part(""), out);
             self.open = Some(Open::Refusal { text: String::new() });
         }
@@ -120,6 +125,7 @@ impl Stream {
         }
         let data = json!({"item_id": message_id(&self.id, self.output.len()), "content_index": 0, "delta": more});
         self.of_item("response.refusal.delta", data, out);
+        Ok(())
     }
 
     fn call(&mut self, delta: &Value, out: &mut impl Extend<Bytes>) -> Result<(), &'static str> {
@@ -128,7 +134,7 @@ impl Stream {
             // A call begins with its name, and only once.
             let name = delta.pointer("/function/name").and_then(Value::as_str);
             let (Some(name), true) = (name, index >= self.calls) else { return Err(UNORDERED) };
-            self.close(out);
+            self.leave(out)?;
             self.calls = index + 1;
             let call = delta.get("id").and_then(Value::as_str).map_or_else(|| format!("call_{index}"), str::to_owned);
             let item = call_item(&self.id, self.output.len(), "in_progress", &call, name, "");
@@ -153,6 +159,20 @@ impl Stream {
         self.of_item("response.output_item.added", json!({ "item": item }), out);
         let data = json!({"item_id": message_id(&self.id, at), "content_index": 0, "part": part});
         self.of_item("response.content_part.added", data, out);
+    }
+
+    /// Ends the open item because another one begins.
+    fn leave(&mut self, out: &mut impl Extend<Bytes>) -> Result<(), &'static str> {
+        if self.is_cut() {
+            return Err(CUT);
+        }
+        self.close(out);
+        Ok(())
+    }
+
+    /// Whether what is open is a call that nobody could carry out.
+    fn is_cut(&self) -> bool {
+        matches!(&self.open, Some(Open::Call { arguments, .. }) if !is_whole(arguments))
     }
 
     /// Ends the open item.
@@ -279,6 +299,26 @@ mod tests {
         assert_eq!((&response["output"], &response["status"]), (&Value::Array(done), &json!("completed")));
         assert_eq!((&response["usage"]["total_tokens"], &response["terrace"]["costMicros"]), (&json!(14), &json!(17)));
         assert_eq!(events[0]["response"]["status"], "in_progress");
+    }
+
+    #[test]
+    fn a_call_whose_arguments_are_cut_is_never_told_as_completed() {
+        let half = || choice(call(0, json!({"name": "f", "arguments": "{\"a\":"})), Value::Null);
+        let next = choice(call(1, json!({"name": "g", "arguments": "{}"})), Value::Null);
+        for then in [next, choice(json!({"content": "b"}), Value::Null), choice(json!({}), json!("tool_calls"))] {
+            let (mut stream, mut out) = (stream(), Vec::new());
+            stream.chunk(&[half()], &mut out).unwrap();
+            assert_eq!(stream.chunk(&[then], &mut out), Err(CUT));
+            stream.broken("tier x: broke", &mut out);
+            let kinds: Vec<Value> = read(&out).iter().map(|event| event["type"].clone()).collect();
+            assert!(!kinds.iter().any(|kind| kind.as_str().unwrap().ends_with(".done")), "{kinds:?}");
+            assert_eq!(kinds.last().unwrap(), "response.failed");
+        }
+        // One that ran into its limit is incomplete, and says so.
+        let (mut limit, mut out) = (stream(), Vec::new());
+        limit.chunk(&[half(), choice(json!({}), json!("length"))], &mut out).unwrap();
+        limit.end(&json!({}), 0, &mut out);
+        assert_eq!(read(&out).pop().unwrap()["response"]["output"][0]["status"], "incomplete");
     }
 
     #[test]

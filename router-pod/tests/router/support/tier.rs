@@ -41,6 +41,8 @@ pub enum Act {
     Status(u16, Vec<(&'static str, &'static str)>),
     /// Answers with this status and this place at fault.
     Blame(u16, &'static str),
+    /// Answers with this status and this code.
+    Code(u16, &'static str),
     /// Streams these words and cuts the connection.
     Cut(&'static str),
     /// A 200 that is no answer.
@@ -242,6 +244,11 @@ async fn complete(State(tier): State<Arc<Scripted>>, request: Request<Body>) -> 
         Act::Blame(status, at) => {
             running.done = true;
             refuse(&tier, status, &[], Some(at))
+        }
+        Act::Code(status, code) => {
+            running.done = true;
+            let body = json!({"error": {"message": "UPSTREAM-WORDS", "type": "x", "code": code, "param": "messages"}});
+            Response::builder().status(status).body(Body::from(body.to_string())).unwrap()
         }
         Act::Cut(text) => answer(&tier, text, stream, chat, running, End::Cut),
         Act::Choices(choices, _) if !stream => {
