@@ -16,6 +16,7 @@ const ALLOWED: &[&str] = &[
     "equivalent",
     "foldhash",
     "hashbrown",
+    "hex",
     "hybrid-array",
     "indexmap",
     "itoa",

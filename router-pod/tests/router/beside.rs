@@ -9,7 +9,7 @@ fn said() -> Value {
     json!({
         "confidence": {"mean": -0.5, "min": -3.0, "p05": -2.0, "p10": -1.0, "p25": -0.5, "p50": -0.25, "entropy": 0.75,
             "margin": 0.5, "tokens": 3},
-        "cost": {"queueUs": 5, "prefillUs": 600000, "decodeUs": 900000, "computeUs": 1000000, "cachedTokens": 7,
+        "cost": {"queueUs": 5, "prefillUs": 600000, "decodeUs": 900000, "computeUs": 1, "cachedTokens": 7,
             "steps": 2, "batch": 1.5},
         "hidden": {"mean": "AAAAPwAAgL8=", "last": "AACAPwAAAMA="},
         "later": "HIDDEN-LATER",
@@ -27,8 +27,8 @@ async fn confidence_cost_and_hidden_states_stay_with_the_router_and_device_time_
     let mut world = World::new();
     let agent = Scripted::new("small", 4, Act::Say("one two three"));
     world.agents("edge", Boundary::Device, &[&agent]).await;
-    // A second of it costs 2,000; the tokens cost 17.
-    world.snapshot.tiers[0].cost.per_device_hour_micros = 7_200_000;
+    // A microsecond of it costs 2,000, since no more is believed than went by; the tokens cost 17.
+    world.snapshot.tiers[0].cost.per_device_hour_micros = 7_200_000_000_000;
     world.start().await;
     *agent.beside.lock().unwrap() = said();
 

@@ -132,7 +132,7 @@ fn in_time(left: &Left, wrong: &mut Vec<String>) {
     let link = left.plan.links.iter().find(|(host, _)| *host == CLIENTS).map_or(Duration::ZERO, |(_, l)| *l);
     let slack = link * 2 + Duration::from_millis(20);
     for fate in &left.fates {
-        let total = BUDGETS.iter().find(|(name, ..)| *name == fate.ask.feature).unwrap_or(&BUDGETS[2]).1;
+        let total = BUDGETS.iter().find(|(name, ..)| *name == fate.ask.feature).unwrap_or(&BUDGETS[3]).1;
         let within = Duration::from_millis(total) + slack;
         if let Some(head) = fate.head
             && head - fate.sent > within

@@ -20,7 +20,8 @@ use crate::sea;
 /// When simulated time begins, microseconds since the Unix epoch.
 pub const EPOCH_US: u64 = 1_800_000_000_000_000;
 /// Features, the time that each has in all, milliseconds, and that to its first token. The last is every other feature.
-pub const BUDGETS: [(&str, u64, u64); 3] = [("quick", 1_000, 150), ("slow", 4_000, 1_000), ("", 6_000, 2_000)];
+pub const BUDGETS: [(&str, u64, u64); 4] =
+    [("quick", 1_000, 150), ("slow", 4_000, 1_000), ("patient", 60_000, 2_000), ("", 6_000, 2_000)];
 
 /// A change of the snapshot that the operator sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

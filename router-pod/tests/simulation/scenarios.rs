@@ -56,12 +56,15 @@ fn all_answered(left: &Left) {
 
 #[test]
 fn a_stream_that_falls_silent_is_ended_after_thirty_seconds() {
-    let plan = Plan::scenario(vec![ask(0, MS(500), true, "medium")], vec![]);
-    let left = run(plan, &[("node-0", Act::StallMidway)]);
-    let fate = &left.fates[0];
-    assert!(matches!(&fate.end, End::Broke { words } if !words.is_empty()), "{fate:?}");
-    let silent = fate.ended - fate.sent;
-    assert!((MS(30_000)..MS(31_000)).contains(&silent), "{silent:?}");
+    // Sooner if its budget is: that of every other feature is six seconds.
+    for (feature, at) in [("patient", MS(30_000)), ("unheard-of", MS(6_000))] {
+        let plan = Plan::scenario(vec![Ask { feature, ..ask(0, MS(500), true, "medium") }], vec![]);
+        let left = run(plan, &[("node-0", Act::StallMidway)]);
+        let fate = &left.fates[0];
+        assert!(matches!(&fate.end, End::Broke { words } if !words.is_empty()), "{fate:?}");
+        let silent = fate.ended - fate.sent;
+        assert!((at..at + MS(1_000)).contains(&silent), "{feature}: {silent:?}");
+    }
 }
 
 #[test]
@@ -147,9 +150,10 @@ fn a_late_first_token_is_overtaken_by_a_second_attempt_within_the_retry_budget()
     let left = one_becomes_slow(HedgeMode::Free, vec![], 120);
     let hedged = hedged(&left);
     assert!(!hedged.is_empty(), "{}", left.log.lines().join("\n"));
-    // Each has two bodies somewhere, and one answer; the simulation's own checks hold that.
+    // Each has two bodies somewhere, and one answer; the simulation's own checks hold that. A second one stays away where the
+    // first answer comes while a connection to the slow device is still being made.
     let received: usize = left.tiers.iter().map(|tier| tier.received.lock().unwrap().len()).sum();
-    assert!(received >= 120 + hedged.len() && hedged.len() <= 10 + 120 / 5, "{received} {}", hedged.len());
+    assert!(received > 120 + hedged.len() / 2 && hedged.len() <= 10 + 120 / 5, "{received} {}", hedged.len());
     let soon = hedged.iter().filter(|fate| fate.head.unwrap() - fate.sent < MS(800)).count();
     assert!(soon > 0, "sooner than the slow device could have: {hedged:?}");
     // The control: without hedging each of them waits for the slow device.
