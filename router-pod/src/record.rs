@@ -296,7 +296,7 @@ impl Drop for Record {
         let trace = self.traced();
         let Some(used) = self.used else { return };
         let Some(uid) = self.tier.as_ref().map(|t| t.uid.as_str()) else { return };
-        count(&self.app, uid, &tier, used);
+        count(&self.app, uid, &tier, used, self.app.clock.us_of(ended));
         let label = TierLabel { tier };
         let trace = trace.as_deref();
         observe(&metrics.transport.get_or_create(&label), seconds(self.transport_us), trace);
@@ -311,8 +311,8 @@ impl Drop for Record {
 }
 
 /// Counts what was used at a tier: for the day's spend, the report and Prometheus.
-fn count(app: &App, uid: &str, tier: &str, used: Used) {
-    app.ledger.used(uid, used, app.clock.now_us());
+fn count(app: &App, uid: &str, tier: &str, used: Used, now_us: u64) {
+    app.ledger.used(uid, used, now_us);
     for (kind, n) in [("input", used.input), ("output", used.output)] {
         app.metrics.tokens.get_or_create(&TokenLabels { tier: tier.to_owned(), kind }).inc_by(n);
     }
@@ -343,7 +343,8 @@ impl Drop for Unheard<'_> {
     fn drop(&mut self) {
         if !self.over {
             let tokens = Tokens { input: self.prompt_tokens, ..Tokens::default() };
-            count(self.app, &self.tier.uid, &self.tier.name, Used::of(self.app, &self.tier, tokens, 0));
+            let used = Used::of(self.app, &self.tier, tokens, 0);
+            count(self.app, &self.tier.uid, &self.tier.name, used, self.app.clock.now_us());
         }
     }
 }

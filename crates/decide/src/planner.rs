@@ -14,12 +14,10 @@ use crate::rung::{Rung, rung};
 use crate::score::{self, Facts};
 use crate::select::Selection;
 use crate::signals::{ModelChoice, Signals};
-use crate::view::{FleetView, OverflowWindow, Serving};
+use crate::view::{DAY_US, FleetView, OverflowWindow, Serving};
 
 /// Overflows a minute that are always allowed when any are: a share of two requests says nothing.
 const FREE_OVERFLOWS: u32 = 10;
-/// Spend is counted by the day (UTC).
-const DAY_US: u64 = 86_400_000_000;
 
 /// Decides one request. `draw` is a number in `0..1` for the strategies that choose at random.
 pub fn decide(signals: &Signals, view: &FleetView, policy: &Policy, draw: f64) -> Plan {

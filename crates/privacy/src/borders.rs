@@ -81,28 +81,17 @@ fn alike(segment: &Segment<'_>, mut hasher: impl Hasher) -> u64 {
 }
 
 fn meet(tail: &mut String, text: &str, sides: &mut Vec<(String, String)>) {
-    let mut to = text.len().min(KEEP);
-    while !text.is_char_boundary(to) {
-        to -= 1;
-    }
-    let head = &text[..to];
+    let head = &text[..text.floor_char_boundary(KEEP)];
     if !tail.is_empty() && !head.is_empty() && !sides.iter().any(|(before, _)| before == tail) {
         sides.push((tail.clone(), head.to_owned()));
     }
-    let mut from = text.len().saturating_sub(KEEP);
-    while !text.is_char_boundary(from) {
-        from += 1;
-    }
+    let from = text.ceil_char_boundary(text.len().saturating_sub(KEEP));
     if from > 0 {
         tail.clear();
     }
     // A short text is a piece in the middle.
     tail.push_str(&text[from..]);
-    let mut cut = tail.len().saturating_sub(KEEP);
-    while !tail.is_char_boundary(cut) {
-        cut += 1;
-    }
-    tail.drain(..cut);
+    tail.drain(..tail.ceil_char_boundary(tail.len().saturating_sub(KEEP)));
 }
 
 /// Hands what two sides make only together to `report`.

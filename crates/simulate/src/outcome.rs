@@ -122,7 +122,7 @@ impl Outcome {
                 answered().filter_map(|i| Some(since(i, run.progress[i].first_us?))).collect(),
             ),
             total_ms: Percentiles::of(answered().map(|i| since(i, run.progress[i].ended_us)).collect()),
-            busy_percent: percent(busy, run.machines.len() as f64 * ran_us.max(1) as f64),
+            busy_percent: percent(busy, run.machines.len() as f64 * ran_us as f64),
             honest_first_token_percent: percent(run.honest.0 as f64, run.honest.1 as f64),
             honest_total_percent: percent(run.honest_ends.0 as f64, run.honest_ends.1 as f64),
             cached_percent: percent(run.cached_tokens as f64, prompt_tokens),

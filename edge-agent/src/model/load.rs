@@ -101,10 +101,6 @@ impl LoadedModel {
         let template = ChatTemplate::from_metadata(file.metadata(), &tokenizer)?;
         let tensors = Tensors::new(file);
         let config = Config::read(file, &tensors, family, options)?;
-        if tokenizer.vocabulary() > config.vocabulary {
-            let problem = format!("has {} rows for {} tokens", config.vocabulary, tokenizer.vocabulary());
-            return Err(GgufError::tensor("token_embd.weight", problem).into());
-        }
         if let Some(threads) = options.threads {
             crate::kernels::set_threads(threads.max(1));
         }

@@ -10,7 +10,7 @@ use super::rebuild::Tokens;
 use crate::job::Job;
 use crate::sense::tokens;
 
-/// A token is at least a byte, and a count made here a token each four of them: a tier may count so many times as much.
+/// A token is at least a byte, and a count made here at least one each four of them: a tier may count so many times as much.
 const FINER: u64 = 4;
 
 /// The most that an answer can have used.

@@ -12,13 +12,13 @@ use terrace_contract::report::{Count, Latency, Outcome, Reachability, Report, Us
 use terrace_contract::sketch::Sketch;
 use terrace_contract::tier::Tier;
 use terrace_contract::trust::Class;
+use terrace_decide::view::DAY_US;
 
 use crate::app::App;
 use crate::dispatch::rebuild::Tokens;
 
 /// Features counted apart before the rest is counted as `other`; a snapshot may name many over a router's life.
 const FEATURES_MOST: usize = 1024;
-const DAY_US: u64 = 86_400_000_000;
 
 /// One request that ended.
 #[derive(Debug, Clone)]

@@ -10,19 +10,32 @@ use terrace_wire::error::{Code, ErrorBody};
 use terrace_wire::json::{self, member};
 use terrace_wire::pointer::Pointer;
 
-use super::admit::Caller;
+use super::admit::{self, Caller};
 use super::language::{Api, Asked};
 use super::models;
+use super::rate::Permit;
+use crate::app::App;
 use crate::dispatch::body::Call;
 use crate::fleet::InUse;
 use crate::refusal::Refusal;
 
-/// Reads the body, once, and what it asks.
+/// Lets a caller's body come and reads it, once; returns it with its place among the requests in flight, which it takes
+/// when it is here.
 ///
 /// # Errors
-/// 400 for what cannot be read or has the wrong shape, 413 for what is too long.
-pub async fn parse(used: &InUse, headers: &HeaderMap, body: Body, api: Api) -> Result<Asked, Refusal> {
-    read(api, tree(used, headers, body).await?)
+/// What the headers say of it, 503 `overloaded`, 400 for what cannot be read, 413 for what is too long.
+pub async fn arrived(
+    app: &App,
+    used: &InUse,
+    caller: &Caller,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<(Value, Permit), Refusal> {
+    admit::body(headers)?;
+    let arriving = admit::arriving(app, &used.snapshot, caller)?;
+    let tree = tree(used, headers, body).await?;
+    drop(arriving);
+    Ok((tree, admit::place(app, &used.snapshot)?))
 }
 
 /// Reads what a tree asks.
@@ -33,11 +46,7 @@ pub fn read(api: Api, tree: Value) -> Result<Asked, Refusal> {
     api.read(tree).map_err(|body| Refusal::of_body(Code::InvalidRequest, body))
 }
 
-/// Reads and parses the body.
-///
-/// # Errors
-/// 400 for what cannot be read, 413 for what is too long.
-pub async fn tree(used: &InUse, headers: &HeaderMap, body: Body) -> Result<Value, Refusal> {
+async fn tree(used: &InUse, headers: &HeaderMap, body: Body) -> Result<Value, Refusal> {
     let asks = headers.contains_key(http::header::EXPECT);
     let bytes = super::read::all(body, used.snapshot.policy.limits.request_bytes, asks).await?;
     parsed(&bytes)

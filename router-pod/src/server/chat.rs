@@ -86,11 +86,8 @@ async fn admit(
     let caller = admit::caller(app, &used.snapshot, &head.headers)?;
     record.called_by(&caller.name);
     let via = admit::via(&used.snapshot, &head.headers)?;
-    admit::body(&head.headers)?;
-    let arriving = admit::arriving(app, &used.snapshot, &caller)?;
-    let asked = ask::parse(&used, &head.headers, body, api).await?;
-    drop(arriving);
-    let permit = admit::place(app, &used.snapshot)?;
+    let (tree, permit) = ask::arrived(app, &used, &caller, &head.headers, body).await?;
+    let asked = ask::read(api, tree)?;
     let model = ask::model(&used.snapshot, &caller, &asked)?;
     record.trace.model(&model);
 

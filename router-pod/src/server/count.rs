@@ -28,11 +28,7 @@ async fn count(app: &App, request: Request<Body>) -> Result<u64, Refusal> {
     let used = chat::in_use(app)?;
     let (head, body) = request.into_parts();
     let caller = admit::caller(app, &used.snapshot, &head.headers)?;
-    admit::body(&head.headers)?;
-    let arriving = admit::arriving(app, &used.snapshot, &caller)?;
-    let mut tree = ask::tree(&used, &head.headers, body).await?;
-    drop(arriving);
-    let _permit = admit::place(app, &used.snapshot)?;
+    let (mut tree, _permit) = ask::arrived(app, &used, &caller, &head.headers, body).await?;
     if let Some(members) = tree.as_object_mut() {
         // The one member that a message needs and its count does not.
         members.entry("max_tokens").or_insert(Value::from(1));

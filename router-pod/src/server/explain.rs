@@ -68,11 +68,7 @@ async fn decided(app: &App, head: Parts, body: Body) -> Result<Explanation, Refu
     let used = chat::in_use(app)?;
     let snapshot = &used.snapshot;
     let caller = admit::caller(app, snapshot, &head.headers)?;
-    admit::body(&head.headers)?;
-    let arriving = admit::arriving(app, snapshot, &caller)?;
-    let tree = ask::tree(&used, &head.headers, body).await?;
-    drop(arriving);
-    let _permit = admit::place(app, snapshot)?;
+    let (tree, _permit) = ask::arrived(app, &used, &caller, &head.headers, body).await?;
     let asked = asked(tree, named(&head)?)?;
     ask::model(snapshot, &caller, &asked)?;
     let now = app.clock.now_us();

@@ -24,6 +24,15 @@ async fn call(to: std::net::SocketAddr, path: &str, session: &str, body: &Value)
     post(to, path, &[("x-terrace-feature", "agent"), ("x-terrace-session", session)], body).await
 }
 
+/// Starts another replica beside the one there is, and returns where that one listens.
+async fn second_replica(world: &mut World) -> std::net::SocketAddr {
+    let first = world.running.take().unwrap().addresses.listen;
+    let snapshot = format!("--snapshot={}", world.path("snapshot.json").display());
+    world.start_with(&[&snapshot, "--allow-loopback"]).await;
+    world.ready().await;
+    first
+}
+
 #[tokio::test]
 async fn past_its_calls_a_chain_is_refused_and_told_so() {
     let agent = Scripted::new("small", 4, Act::Say("x"));
@@ -110,10 +119,7 @@ async fn with_degrade_a_call_past_its_chain_is_answered_and_marked() {
 async fn every_replica_honours_the_token_of_a_session() {
     let agent = Scripted::new("small", 4, Act::Say("x"));
     let mut world = world(&agent, 60_000, OnMiss::Overflow).await;
-    let first = world.running.take().unwrap().addresses.listen;
-    let snapshot = format!("--snapshot={}", world.path("snapshot.json").display());
-    world.start_with(&[&snapshot, "--allow-loopback"]).await;
-    world.ready().await;
+    let first = second_replica(&mut world).await;
     let (second, hop) = (world.listen, |reply: &Reply| reply.json()["signals"]["chain"]["hop"].clone());
 
     let answered = call(first, CHAT, "s", &question(CARD)).await;
@@ -150,10 +156,7 @@ async fn every_replica_honours_the_token_of_a_session() {
 async fn the_token_of_a_refused_call_carries_its_chain_to_the_next_replica() {
     let agent = Scripted::new("small", 4, Act::Say("x"));
     let mut world = world(&agent, 60_000, OnMiss::Overflow).await;
-    let first = world.running.take().unwrap().addresses.listen;
-    let snapshot = format!("--snapshot={}", world.path("snapshot.json").display());
-    world.start_with(&[&snapshot, "--allow-loopback"]).await;
-    world.ready().await;
+    let first = second_replica(&mut world).await;
     for _ in 0..2 {
         assert_eq!(call(first, CHAT, "s", &question("hi")).await.status, 200);
     }

@@ -1,5 +1,7 @@
 //! What is charged, and when: the day's spend and a key's tokens, whatever becomes of the request.
 
+use std::sync::Arc;
+
 use crate::support::{Act, Scripted, World, post, question, stream, streamed, until};
 use terrace_contract::policy::{Access, KeyRule};
 use terrace_contract::trust::Boundary;
@@ -13,6 +15,17 @@ fn spent(world: &World) -> u64 {
     app.ledger.spent_today(app.clock.now_us())
 }
 
+/// A router before one agent, for [`KEY`], which may have so many tokens a minute.
+async fn limited(agent: &Arc<Scripted>, tokens_per_minute: u32) -> World {
+    let mut world = World::new();
+    world.agents("edge", Boundary::Device, &[agent]).await;
+    let keys = vec![KeyRule { name: "ci".into(), tokens_per_minute: Some(tokens_per_minute), ..KeyRule::default() }];
+    world.snapshot.policy.access = Access::ApiKeys { keys };
+    std::fs::write(world.path("api-keys/ci"), "sk-ci").unwrap();
+    world.start().await;
+    world
+}
+
 /// A word of so many bytes, as long as the test lives.
 fn word(bytes: usize) -> &'static str {
     "x".repeat(bytes).leak()
@@ -21,12 +34,7 @@ fn word(bytes: usize) -> &'static str {
 #[tokio::test]
 async fn a_client_that_leaves_a_stream_pays_for_what_came_until_then() {
     let agent = Scripted::new("small", 4, Act::Pause(word(40_000)));
-    let mut world = World::new();
-    world.agents("edge", Boundary::Device, &[&agent]).await;
-    let keys = vec![KeyRule { name: "ci".into(), tokens_per_minute: Some(8_000), ..KeyRule::default() }];
-    world.snapshot.policy.access = Access::ApiKeys { keys };
-    std::fs::write(world.path("api-keys/ci"), "sk-ci").unwrap();
-    world.start().await;
+    let world = limited(&agent, 8_000).await;
     let mut events = stream(world.listen, CHAT, &KEY, &streamed("hi")).await;
     assert!(events.next().await.unwrap().contains("xxxx"));
     drop(events);
@@ -46,12 +54,7 @@ async fn a_client_that_leaves_a_stream_pays_for_what_came_until_then() {
 #[tokio::test]
 async fn a_client_that_leaves_before_the_answer_pays_for_the_prompt_that_was_read() {
     let agent = Scripted::new("small", 4, Act::Stall);
-    let mut world = World::new();
-    world.agents("edge", Boundary::Device, &[&agent]).await;
-    let keys = vec![KeyRule { name: "ci".into(), tokens_per_minute: Some(2_000), ..KeyRule::default() }];
-    world.snapshot.policy.access = Access::ApiKeys { keys };
-    std::fs::write(world.path("api-keys/ci"), "sk-ci").unwrap();
-    world.start().await;
+    let world = limited(&agent, 2_000).await;
     let listen = world.listen;
     let asked = tokio::spawn(async move { post(listen, CHAT, &KEY, &question(word(7_000))).await });
     until("a tier works", || agent.running() == 1).await;

@@ -100,12 +100,22 @@ fn mixed(piece: &str) -> bool {
 const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
     .with_decode_padding_mode(DecodePaddingMode::Indifferent)
     .with_decode_allow_trailing_bits(true);
-pub(super) const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
-pub(super) const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
+const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
+const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
+
+/// What base64 of either alphabet stands for, if it is that.
+pub(super) fn bytes_of_base64(piece: &[u8]) -> Option<Vec<u8>> {
+    STANDARD.decode(piece).or_else(|_| URL_SAFE.decode(piece)).ok()
+}
+
+/// What pairs of hexadecimal digits stand for, if they are that; one digit over is no byte.
+pub(super) fn bytes_of_hex(digits: &[u8]) -> Option<Vec<u8>> {
+    let digit = |b: u8| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok());
+    digits.chunks_exact(2).map(|two| Some(digit(two[0])? << 4 | digit(two[1])?)).collect()
+}
 
 fn from_base64(piece: &str) -> Option<String> {
-    let bytes = STANDARD.decode(piece).or_else(|_| URL_SAFE.decode(piece));
-    bytes.ok().and_then(|bytes| readable(&bytes))
+    readable(&bytes_of_base64(piece.as_bytes())?)
 }
 
 fn from_hex(piece: &str) -> Option<String> {
@@ -113,19 +123,20 @@ fn from_hex(piece: &str) -> Option<String> {
     if piece.len() < MIN_HEX || !piece.len().is_multiple_of(2) {
         return None;
     }
-    let digit = |b: u8| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok());
-    let bytes: Option<Vec<u8>> = piece.chunks(2).map(|two| Some(digit(two[0])? << 4 | digit(two[1])?)).collect();
-    readable(&bytes?)
+    readable(&bytes_of_hex(piece)?)
 }
 
-/// Bytes as text, if they are: what is not UTF-8 or a control character is rare in it.
+/// Whether a character is none of a text's: what was not UTF-8, or a control character. Text of two bytes a character has
+/// zeros.
+pub(super) fn foreign(c: char) -> bool {
+    c == char::REPLACEMENT_CHARACTER || (c.is_control() && !matches!(c, '\0' | '\t' | '\n' | '\r'))
+}
+
+/// Bytes as text, if they are: what is foreign is rare in it.
 fn readable(bytes: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(bytes);
-    // Text of two bytes a character has zeros.
-    let foreign =
-        |c: &char| *c == char::REPLACEMENT_CHARACTER || (c.is_control() && !matches!(c, '\0' | '\t' | '\n' | '\r'));
     // Chance makes a short text of bytes that are none; of a long one, an eighth may be foreign.
-    (text.chars().filter(foreign).count() <= text.len() / 32 * 4).then(|| text.into_owned())
+    (text.chars().filter(|c| foreign(*c)).count() <= text.len() / 32 * 4).then(|| text.into_owned())
 }
 
 /// Replaces `%41`, `\x41`, `\u0041`, `&#65;` and `&#x41;` by what they stand for.

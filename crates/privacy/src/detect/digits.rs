@@ -213,11 +213,7 @@ fn gaps(digits: &[Digit]) -> Vec<usize> {
 
 /// Whether one of some words stands within 40 bytes before a place.
 fn named(text: &str, at: usize, words: &[&str]) -> bool {
-    let mut from = at.saturating_sub(40);
-    while !text.is_char_boundary(from) {
-        from -= 1;
-    }
-    let before = &text[from..at];
+    let before = &text[text.floor_char_boundary(at.saturating_sub(40))..at];
     if !before.bytes().any(|b| b.is_ascii_alphabetic() || !b.is_ascii()) {
         return false;
     }

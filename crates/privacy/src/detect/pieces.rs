@@ -5,9 +5,6 @@
 
 use std::ops::RangeInclusive;
 
-use base64::Engine as _;
-use base64::engine::GeneralPurpose;
-
 use super::decode::{self, MIN_HEX, MIN_PART};
 
 /// Bytes between two pieces of base64, at most: a line's end and the next one's indentation.
@@ -110,11 +107,8 @@ impl Dump {
     fn read(&mut self, begins: RangeInclusive<usize>, look: &mut dyn FnMut(&str)) {
         // In one piece it has been looked at.
         if self.pieces > 1 && self.digits.len() >= MIN_HEX {
-            let digit = |b: u8| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok()).unwrap_or(0);
-            for digits in begins.map(|from| &self.digits[from..]) {
-                let bytes: Vec<u8> = digits.chunks_exact(2).map(|two| digit(two[0]) << 4 | digit(two[1])).collect();
-                texts(&bytes, look);
-            }
+            let read = begins.filter_map(|from| decode::bytes_of_hex(&self.digits[from..]));
+            read.for_each(|bytes| texts(&bytes, look));
         }
         *self = Dump::default();
     }
@@ -236,13 +230,11 @@ impl Piece {
 
 /// What base64 is as text, wherever its first group begins.
 fn from_base64(joined: &[u8], look: &mut dyn FnMut(&str)) {
-    const STANDARD: GeneralPurpose = decode::STANDARD;
-    const URL_SAFE: GeneralPurpose = decode::URL_SAFE;
     for start in 0..4 {
         // One character over is no byte.
         let length = joined.len() - start;
         let group = &joined[start..joined.len() - usize::from(length % 4 == 1)];
-        if let Ok(bytes) = STANDARD.decode(group).or_else(|_| URL_SAFE.decode(group)) {
+        if let Some(bytes) = decode::bytes_of_base64(group) {
             texts(&bytes, look);
         }
     }
@@ -251,16 +243,15 @@ fn from_base64(joined: &[u8], look: &mut dyn FnMut(&str)) {
 /// Hands on the parts of some bytes that are text.
 fn texts(bytes: &[u8], look: &mut dyn FnMut(&str)) {
     let text = String::from_utf8_lossy(bytes);
-    let foreign =
-        |c: char| c == char::REPLACEMENT_CHARACTER || (c.is_control() && !matches!(c, '\0' | '\t' | '\n' | '\r'));
     // Text of two bytes a character has zeros.
     let long = |part: &&str| part.bytes().filter(|b| *b != 0).count() >= MIN_TEXT;
-    text.split(foreign).filter(long).for_each(look);
+    text.split(decode::foreign).filter(long).for_each(look);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ::base64::Engine as _;
 
     const CARD: &str = "4111 1111 1111 1111";
 
