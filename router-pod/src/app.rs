@@ -1,10 +1,10 @@
 //! What every request shares: one value, made at start.
 
 use std::collections::HashMap;
-use std::hash::RandomState;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
+use foldhash::quality::RandomState;
 use terrace_contract::tier::Tier;
 use terrace_decide::output::{Length, Lengths};
 use terrace_decide::retry::RetryBudget;
@@ -18,6 +18,7 @@ use crate::dispatch::credentials::Credentials;
 use crate::egress::Egress;
 use crate::fleet::Fleet;
 use crate::ledger::Ledger;
+use crate::ledger::spend::Spend;
 use crate::metrics::RouterMetrics;
 use crate::random::Random;
 use crate::sense::Ongoing;
@@ -56,6 +57,8 @@ pub struct App {
     pub ledger: Arc<Ledger>,
     /// The same for Prometheus.
     pub metrics: Arc<RouterMetrics>,
+    /// What was spent today, and may still be.
+    pub spend: Spend,
     /// Where crossings are recorded.
     pub egress: Egress,
     /// Classes of conversations.

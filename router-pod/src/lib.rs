@@ -31,4 +31,5 @@ pub mod refusal;
 pub mod run;
 pub mod sense;
 pub mod server;
+pub mod state;
 pub mod trace;

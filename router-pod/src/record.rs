@@ -312,7 +312,8 @@ impl Drop for Record {
 
 /// Counts what was used at a tier: for the day's spend, the report and Prometheus.
 fn count(app: &App, uid: &str, tier: &str, used: Used, now_us: u64) {
-    app.ledger.used(uid, used, now_us);
+    app.ledger.used(uid, used);
+    app.spend.add(used.cost_micros, now_us);
     for (kind, n) in [("input", used.input), ("output", used.output)] {
         app.metrics.tokens.get_or_create(&TokenLabels { tier: tier.to_owned(), kind }).inc_by(n);
     }

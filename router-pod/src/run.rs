@@ -28,6 +28,7 @@ use crate::fleet::source::{self, Receiver, Stream};
 use crate::fleet::{Fleet, dns, poll};
 use crate::ledger::Ledger;
 use crate::ledger::poster::Poster;
+use crate::ledger::spend::Spend;
 use crate::metrics::RouterMetrics;
 use crate::outside::Outside;
 use crate::sense::chain::Chains;
@@ -198,6 +199,7 @@ async fn app(
         spans,
         ledger: Arc::new(Ledger::default()),
         metrics: Arc::clone(metrics),
+        spend: Spend::open(&args.pod_uid, args.state_dir.as_deref(), clock.now_us()),
         egress,
         sessions: Sessions::new(&secret),
         chains: Chains::default(),
@@ -205,7 +207,7 @@ async fn app(
         retries: Mutex::default(),
         outputs: Mutex::default(),
         decisions: Decisions::new(args.decisions),
-        prefix_secret: std::hash::RandomState::new(),
+        prefix_secret: foldhash::quality::RandomState::default(),
     })
 }
 
@@ -286,9 +288,10 @@ async fn housekeeping(app: Arc<App>, identities: Identities, identity_dir: PathB
     loop {
         tokio::select! {
             biased;
-            () = shutdown.cancelled() => return,
+            () = shutdown.cancelled() => return app.spend.keep(),
             _ = tick.tick() => {}
         }
+        app.spend.keep();
         if let Ok(secret) = common_secret(&identity_dir) {
             app.tokens.renew(&secret);
         }

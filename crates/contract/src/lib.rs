@@ -16,6 +16,7 @@ pub mod reason;
 pub mod report;
 pub mod sketch;
 pub mod snapshot;
+pub mod spent;
 pub mod status;
 pub mod tier;
 pub mod trust;

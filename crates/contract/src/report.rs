@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::sketch::Sketch;
+use crate::spent::Spent;
 use crate::trust::Class;
 
-/// `POST /v1/reports`.
+/// `POST /v1/reports`; the answer is [`crate::spent::Taken`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -36,6 +37,9 @@ pub struct Report {
     pub reachability: Vec<Reachability>,
     /// The egress ledger.
     pub ledger: Option<Ledger>,
+    /// What is known here of the day's spend, of this router and of others.
+    #[serde(default)]
+    pub spent: Spent,
 }
 
 /// Requests with the same fate. `tier` is empty when none answered.

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use terrace_contract::policy::{Degrade, OnMiss, OverflowMode, Policy};
 use terrace_contract::reason::Reason;
+use terrace_contract::spent::DAY_US;
 
 use crate::ability;
 use crate::chain::Spent;
@@ -14,7 +15,7 @@ use crate::rung::{Rung, rung};
 use crate::score::{self, Facts};
 use crate::select::Selection;
 use crate::signals::{ModelChoice, Signals};
-use crate::view::{DAY_US, FleetView, OverflowWindow, Serving};
+use crate::view::{FleetView, OverflowWindow, Serving};
 
 /// Overflows a minute that are always allowed when any are: a share of two requests says nothing.
 const FREE_OVERFLOWS: u32 = 10;

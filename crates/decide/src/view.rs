@@ -8,9 +8,6 @@ use serde::{Deserialize, Serialize};
 use terrace_contract::load::Load;
 use terrace_contract::tier::Tier;
 
-/// Spend is counted by the day (UTC): microseconds of one.
-pub const DAY_US: u64 = 86_400_000_000;
-
 /// The fleet at one instant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

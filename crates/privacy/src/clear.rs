@@ -14,7 +14,7 @@ use terrace_contract::tier::{Backend, Tier};
 use terrace_contract::trust::{Boundary, Class};
 
 use crate::classify::Classified;
-use crate::segments;
+use crate::{segments, write};
 
 /// The policy and tier of a moment.
 #[derive(Debug, Clone, Copy)]
@@ -165,8 +165,10 @@ pub fn clear(body: &Value, classified: &Classified, terms: &Terms<'_>) -> Result
     };
     pass.check(terms)?;
     scanned(body, classified, tier.backend.model())?;
-    // A tree of JSON can always be written; were it not so, an empty body would cross, and nothing of the request.
-    Ok(Cleared { body: serde_json::to_vec(body).unwrap_or_default().into(), pass })
+    let mut bytes = Vec::new();
+    // Memory can always be written to; were it not so, an empty body would cross, and nothing of the request.
+    let written = write::json(body, &mut bytes).map(|()| bytes);
+    Ok(Cleared { body: written.unwrap_or_default().into(), pass })
 }
 
 impl<B> Cleared<B> {

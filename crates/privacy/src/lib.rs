@@ -19,6 +19,7 @@ pub mod normalise;
 mod readable;
 pub mod segments;
 mod words;
+mod write;
 
 pub use classify::{Classified, EntityError, Finding, Request, Rules};
 pub use clear::{Cleared, Denied, Terms, clear};

@@ -79,7 +79,9 @@ pub(super) async fn guard(State(agent): State<Arc<Agent>>, mut request: Request,
     };
     let load = agent.engine.load();
     let line = if gateway { load.to_gateway_header(text) } else { load.to_header() };
-    if let Ok(load) = HeaderValue::from_str(&line) {
+    if let Ok(mut load) = HeaderValue::from_str(&line) {
+        // Another one each time: HTTP/2 need not remember it.
+        load.set_sensitive(true);
         response.headers_mut().insert(headers::LOAD, load);
     }
     response

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use terrace_contract::report::{Ledger, Reachability, Report};
+use terrace_contract::spent::{DAY_US, Spent};
 
 use terrace_contract::sketch::Sketch;
 
@@ -35,6 +36,7 @@ pub struct Fold {
 struct Policy {
     routers: BTreeMap<String, Router>,
     minutes: VecDeque<Minute>,
+    spent: Spent,
 }
 
 #[derive(Debug, Clone)]
@@ -114,6 +116,7 @@ impl Fold {
     /// Takes one report in; whether it says something that should not wait: a router that is new, or what it runs.
     pub fn add(&mut self, report: Report, now_us: u64) -> bool {
         let policy = self.policies.entry(report.policy_uid.clone()).or_default();
+        policy.spent.merge(&report.spent, now_us / DAY_US);
         let before = policy.routers.get(&report.router_uid).map(|r| &r.last);
         let grown = match before {
             Some(last) if last.started_at_us == report.started_at_us => {
@@ -133,6 +136,11 @@ impl Fold {
         policy.routers.insert(report.router_uid.clone(), Router { last: report, heard_us: now_us });
         policy.forget(now_us);
         news
+    }
+
+    /// What the routers of a policy have spent on the last day that one reported of.
+    pub fn spent(&self, policy_uid: &str) -> Spent {
+        self.policies.get(policy_uid).map(|policy| policy.spent.clone()).unwrap_or_default()
     }
 
     /// What is known of a policy.
@@ -272,6 +280,7 @@ mod tests {
             }],
             reachability: Vec::new(),
             ledger: None,
+            spent: Spent::default(),
         }
     }
 
@@ -287,6 +296,24 @@ mod tests {
         }
         assert_eq!(served(&fold, NOW), 11);
         assert_eq!(fold.view("p", NOW).hour.usage["edge"].cost_micros, 33);
+    }
+
+    #[test]
+    fn what_a_gone_router_spent_is_told_to_the_next_and_an_operator_that_starts_anew_hears_it_from_it() {
+        let today = NOW / DAY_US;
+        let of = |router: &str, micros: u64, mut known: Spent| {
+            known.merge(&Spent { day: today, by_router: [(router.to_owned(), micros)].into() }, today);
+            Report { spent: known, ..report(router, NOW - 1, NOW, 1) }
+        };
+        let mut fold = Fold::default();
+        fold.add(of("gone", 60, Spent::default()), NOW);
+        fold.add(of("new", 0, Spent::default()), NOW + HOUR);
+        let told = fold.spent("p");
+        assert_eq!(told.total(), 60);
+        let mut anew = Fold::beginning(NOW + HOUR);
+        anew.add(of("new", 5, told), NOW + HOUR);
+        assert_eq!(anew.spent("p").total(), 65);
+        assert_eq!(anew.spent("another policy").total(), 0);
     }
 
     #[test]

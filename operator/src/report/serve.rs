@@ -2,16 +2,17 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use axum::Router;
 use axum::extract::{DefaultBodyLimit, Extension, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use axum::{Json, Router};
 use bytes::Bytes;
 use http::StatusCode;
 use http_body_util::{BodyExt, Full};
 use terrace_contract::check_version;
 use terrace_contract::names::REPORT_PATH;
 use terrace_contract::report::Report;
+use terrace_contract::spent::Taken;
 use terrace_identity::{Caller, Identities, Identity, Peer};
 use tokio::sync::watch;
 
@@ -63,10 +64,15 @@ async fn take(State(reports): State<Arc<Reports>>, Extension(Peer(caller)): Exte
     }
     let leadership = reports.lease.borrow().clone();
     if leadership.mine {
-        if reports.fold.lock().unwrap_or_else(PoisonError::into_inner).add(report, terrace_telemetry::time::now_us()) {
+        let policy_uid = report.policy_uid.clone();
+        let (news, spent) = {
+            let mut fold = reports.fold.lock().unwrap_or_else(PoisonError::into_inner);
+            (fold.add(report, terrace_telemetry::time::now_us()), fold.spent(&policy_uid))
+        };
+        if news {
             (reports.news)(&namespace, &name);
         }
-        return StatusCode::NO_CONTENT.into_response();
+        return Json(Taken { spent }).into_response();
     }
     if forwarded {
         // Two replicas that each take the other for the holder must not pass a report to and fro.

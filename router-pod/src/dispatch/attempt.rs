@@ -198,7 +198,10 @@ fn request(app: &App, place: &Place, order: &Order<'_>) -> Result<Request<Full<B
     sent.insert(USER_AGENT, HeaderValue::from_static(concat!("terrace-router/", env!("CARGO_PKG_VERSION"))));
     let uri = match &place.site {
         Site::Device { address, .. } => {
-            sent.insert(headers::DEADLINE_MS, HeaderValue::from(limits::deadline_ms(order.remaining)));
+            let mut deadline = HeaderValue::from(limits::deadline_ms(order.remaining));
+            // Another one each time: HTTP/2 need not remember it.
+            deadline.set_sensitive(true);
+            sent.insert(headers::DEADLINE_MS, deadline);
             sent.insert(headers::CONFIDENCE, HeaderValue::from_static("1"));
             if let Some(domain) = order.cache_domain {
                 sent.insert(headers::CACHE_DOMAIN, header_value(domain)?);

@@ -29,6 +29,7 @@ use terrace_privacy::Rules;
 
 use crate::dispatch::credentials::Credentials;
 use crate::dispatch::target::Target;
+use crate::ledger::spend::Day;
 use crate::queue::Waiters;
 use device::Device;
 use endpoint::Endpoint;
@@ -237,7 +238,7 @@ impl Fleet {
     }
 
     /// The fleet at `now_us`, for a request whose prompt begins like that.
-    pub fn view(&self, in_use: &InUse, spent_today: u64, prefix: &Prefix, now_us: u64) -> FleetView {
+    pub fn view(&self, in_use: &InUse, day: Day, prefix: &Prefix, now_us: u64) -> FleetView {
         let table = self.table.load();
         let (snapshot, routers) = (&in_use.snapshot, in_use.snapshot.routers);
         let tiers = in_use.tiers.iter().map(|tier| TierView {
@@ -263,7 +264,7 @@ impl Fleet {
             snapshot_age_us: self.policy_age_us(snapshot, now_us),
             domain: self.domain(snapshot),
             overflow: self.overflow.now(now_us),
-            spend_left_micros: limit.map(|n| (n / u64::from(routers.max(1))).saturating_sub(spent_today)),
+            spend_left_micros: limit.map(|limit| day.left(limit, routers)),
         }
     }
 
@@ -277,13 +278,13 @@ impl Fleet {
     pub fn plan(
         &self,
         in_use: &InUse,
-        spent_today: u64,
+        day: Day,
         request: Dispatch,
         now_us: u64,
         decide: impl FnOnce(&FleetView) -> Plan,
     ) -> (Plan, Option<Place>) {
         let _picking = self.picking.lock().unwrap_or_else(PoisonError::into_inner);
-        let plan = decide(&self.view(in_use, spent_today, &request.prefix, now_us));
+        let plan = decide(&self.view(in_use, day, &request.prefix, now_us));
         if let Some(turn) = plan.decided.as_ref().and_then(|tier| self.table.load().turns.get(&tier.uid).cloned()) {
             turn.fetch_add(1, Ordering::Relaxed);
         }

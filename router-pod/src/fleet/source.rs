@@ -18,6 +18,7 @@ use super::Fleet;
 use super::accept::{self, Refused, Wanted};
 use crate::clock::Clock;
 use crate::metrics::RouterMetrics;
+use crate::state;
 
 /// How often a followed file is looked at: a change reaches the router well within a second.
 const FILE_POLL: Duration = Duration::from_millis(250);
@@ -196,7 +197,7 @@ impl Stream {
             for event in decoder.push(&chunk)? {
                 newest = self.receiver.offer(event.data.as_bytes(), "operator");
                 if let (true, Some(kept)) = (newest, kept)
-                    && let Err(error) = keep(kept, event.data.as_bytes())
+                    && let Err(error) = state::keep(kept, event.data.as_bytes())
                 {
                     tracing::warn!(path = %kept.display(), %error, "the snapshot cannot be kept; a restart while cut off starts from the mounted copy");
                 }
@@ -207,14 +208,4 @@ impl Stream {
         }
         Ok(())
     }
-}
-
-/// Writes a file so that a reader, or a restart in the middle, sees all of it or the old one.
-fn keep(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    use std::io::Write as _;
-    let partial = path.with_extension("partial");
-    let mut file = std::fs::File::create(&partial)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    std::fs::rename(partial, path)
 }

@@ -4,15 +4,16 @@
 //! outcomes, reason codes.
 
 pub mod poster;
+pub mod spend;
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use terrace_contract::report::{Count, Latency, Outcome, Reachability, Report, Usage};
 use terrace_contract::sketch::Sketch;
+use terrace_contract::spent::Spent;
 use terrace_contract::tier::Tier;
 use terrace_contract::trust::Class;
-use terrace_decide::view::DAY_US;
 
 use crate::app::App;
 use crate::dispatch::rebuild::Tokens;
@@ -71,8 +72,6 @@ struct State {
     counts: BTreeMap<CountKey, u64>,
     latency: BTreeMap<(String, String), Latency>,
     usage: BTreeMap<String, Usage>,
-    /// Day since the epoch, and what was spent on it.
-    spent: (u64, u64),
 }
 
 /// The ledger of this router.
@@ -126,21 +125,12 @@ impl Ledger {
     }
 
     /// Counts what an answer used.
-    pub fn used(&self, tier: &str, used: Used, now_us: u64) {
+    pub fn used(&self, tier: &str, used: Used) {
         let mut state = self.state();
         let total = usage(&mut state.usage, tier);
         total.input_tokens = total.input_tokens.saturating_add(used.input);
         total.output_tokens = total.output_tokens.saturating_add(used.output);
         total.cost_micros = total.cost_micros.saturating_add(used.cost_micros);
-        let today = now_us / DAY_US;
-        let before = if state.spent.0 == today { state.spent.1 } else { 0 };
-        state.spent = (today, before.saturating_add(used.cost_micros));
-    }
-
-    /// Micro-units spent on this day (UTC).
-    pub fn spent_today(&self, now_us: u64) -> u64 {
-        let (day, spent) = self.state().spent;
-        if day == now_us / DAY_US { spent } else { 0 }
     }
 
     /// Writes what was counted into a report.
@@ -191,6 +181,7 @@ pub fn empty_report() -> Report {
         usage: Vec::new(),
         reachability: Vec::<Reachability>::new(),
         ledger: None,
+        spent: Spent::default(),
     }
 }
 
@@ -225,16 +216,5 @@ mod tests {
         assert_eq!(report.counts.len(), 2);
         assert_eq!((report.latency.len(), report.latency[0].first_token.count()), (1, 2));
         assert_eq!((report.latency[0].met, report.latency[0].budgeted), (2, 2));
-    }
-
-    #[test]
-    fn spend_begins_anew_each_day() {
-        let ledger = Ledger::default();
-        let used = Used { input: 1, output: 1, cost_micros: 7 };
-        ledger.used("t", used, DAY_US);
-        ledger.used("t", used, DAY_US + 1);
-        assert_eq!((ledger.spent_today(DAY_US + 2), ledger.spent_today(2 * DAY_US)), (14, 0));
-        ledger.used("t", used, 2 * DAY_US);
-        assert_eq!(ledger.spent_today(2 * DAY_US), 7);
     }
 }

@@ -1,4 +1,4 @@
-//! Sends the report to the operator: every 5 s, and once more at the end.
+//! Sends the report to the operator: every 5 s from the first snapshot on, and once more at the end.
 //!
 //! A report is cumulative, so one that is lost costs only freshness; nothing is queued.
 
@@ -8,9 +8,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Request;
 use http::header::CONTENT_TYPE;
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Full, Limited};
 use terrace_contract::names::REPORT_PATH;
 use terrace_contract::report::Report;
+use terrace_contract::spent::Taken;
 use terrace_identity::net::Network;
 use terrace_identity::{Caller, Identities, Identity};
 use tokio_util::sync::CancellationToken;
@@ -20,6 +21,10 @@ use crate::app::App;
 
 /// How often.
 const EVERY: Duration = Duration::from_secs(5);
+/// A longer answer is not read.
+const ANSWER_BYTES: usize = 1 << 20;
+/// How often a first snapshot is looked for.
+const LOOK: Duration = Duration::from_millis(50);
 /// How long one may take.
 const TIMEOUT: Duration = Duration::from_secs(4);
 
@@ -50,6 +55,7 @@ impl Poster {
             started_at_us: self.app.clock.started_us(),
             sent_at_us: now,
             ledger: self.app.egress.state(),
+            spent: self.app.spend.known(now),
             reachability: self.app.fleet.reachability(now),
             ..empty_report()
         };
@@ -61,6 +67,13 @@ impl Poster {
     pub async fn run(self, operator: String, identities: Identities, shutdown: CancellationToken) {
         let identity = Identity::operator(identities.identity().cluster());
         let caller = Caller::over(Arc::clone(&self.network), operator, identity, identities);
+        // The operator takes no report without a policy, and its first answer says what was spent today: it is asked for at once.
+        while self.app.fleet.in_use().is_none() {
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                () = tokio::time::sleep(LOOK) => {}
+            }
+        }
         let mut tick = tokio::time::interval(EVERY);
         loop {
             let last = tokio::select! {
@@ -68,20 +81,25 @@ impl Poster {
                 () = shutdown.cancelled() => true,
                 _ = tick.tick() => false,
             };
-            let bytes = serde_json::to_vec(&self.report()).unwrap_or_default();
-            let mut request = Request::new(Full::new(Bytes::from(bytes)));
-            *request.method_mut() = http::Method::POST;
-            *request.uri_mut() = http::Uri::from_static(REPORT_PATH);
-            request.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
-            match tokio::time::timeout(TIMEOUT, caller.call(request)).await {
-                Ok(Ok(answer)) if answer.status().is_success() => {}
-                Ok(Ok(answer)) => tracing::debug!(status = answer.status().as_u16(), "a report was not taken"),
-                Ok(Err(error)) => tracing::debug!(%error, "a report could not be sent"),
+            match tokio::time::timeout(TIMEOUT, self.post(&caller)).await {
+                Ok(Ok(taken)) => self.app.spend.learn(&taken.spent, self.app.clock.now_us()),
+                Ok(Err(error)) => tracing::debug!(%error, "a report was not taken"),
                 Err(_) => tracing::debug!("a report took too long"),
             }
             if last {
                 return;
             }
         }
+    }
+
+    async fn post(&self, caller: &Caller) -> anyhow::Result<Taken> {
+        let mut request = Request::new(Full::new(Bytes::from(serde_json::to_vec(&self.report())?)));
+        *request.method_mut() = http::Method::POST;
+        *request.uri_mut() = http::Uri::from_static(REPORT_PATH);
+        request.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+        let answer = caller.call(request).await?;
+        anyhow::ensure!(answer.status().is_success(), "the operator answered {}", answer.status());
+        let body = Limited::new(answer.into_body(), ANSWER_BYTES).collect().await.map_err(anyhow::Error::from_boxed)?;
+        Ok(serde_json::from_slice(&body.to_bytes())?)
     }
 }

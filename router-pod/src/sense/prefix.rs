@@ -3,8 +3,9 @@
 //! Names are keyed hashes, made with a secret of this process, the policy and the caller's domain
 //! ([`super::sharing`]): they say nothing of the text, and never match across those who may not share.
 
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::hash::{BuildHasher, Hash, Hasher};
 
+use foldhash::quality::RandomState;
 use serde_json::Value;
 use terrace_decide::affinity::Prefix;
 use terrace_wire::json::member;
@@ -82,7 +83,7 @@ mod tests {
 
     #[test]
     fn prompts_that_begin_alike_share_names_as_far_as_they_do() {
-        let secret = RandomState::new();
+        let secret = RandomState::default();
         let of = |request: &Value| of_request(&secret, "p", Some("d"), request).blocks;
         let system = "s".repeat(5_000);
         let (a, b) = (of(&turns(&[&system, "one"])), of(&turns(&[&system, &"two".repeat(1_000)])));
@@ -97,13 +98,13 @@ mod tests {
 
     #[test]
     fn names_do_not_match_across_domains_policies_or_processes() {
-        let (secret, request) = (RandomState::new(), turns(&[&"s".repeat(3_000)]));
+        let (secret, request) = (RandomState::default(), turns(&[&"s".repeat(3_000)]));
         let of = |policy, domain| of_request(&secret, policy, domain, &request).blocks;
         let own = of("p", Some("d"));
         assert_eq!(own, of("p", Some("d")));
         assert_ne!(own, of("p", Some("e")));
         assert_ne!(own, of("q", Some("d")));
-        assert_ne!(own, of_request(&RandomState::new(), "p", Some("d"), &request).blocks);
+        assert_ne!(own, of_request(&RandomState::default(), "p", Some("d"), &request).blocks);
         assert!(of("p", None).is_empty());
     }
 }

@@ -85,7 +85,7 @@ async fn decided(app: &App, head: Parts, body: Body) -> Result<Explanation, Refu
     let id = session.as_ref().map(|(_, presented)| presented.id.as_str());
     let domain = sharing::domain(&caller.name, id, classified.class());
     let prefix = prefix::of_request(&app.prefix_secret, &snapshot.policy.uid, domain.as_deref(), &asked.request);
-    let view = app.fleet.view(&used, app.ledger.spent_today(now), &prefix, now);
+    let view = app.fleet.view(&used, app.spend.day(now), &prefix, now);
     let plan = terrace_decide::decide(&signals, &view, &snapshot.policy, app.random.draw());
     let explained = explain(&signals, &view, &snapshot.policy, &plan);
     Ok(Explanation { at_us: now, revision: snapshot.revision.clone(), ..explained })

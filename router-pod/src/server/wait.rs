@@ -143,8 +143,8 @@ fn now(app: &App, job: &Job, record: &mut Record, keep: bool) -> (Plan, Option<P
     let now = app.clock.now_us();
     let (policy, draw) = (&job.in_use.snapshot.policy, app.random.draw());
     let request = Dispatch::of(&job.signals, Arc::clone(&job.prefix), now);
-    let spent = app.ledger.spent_today(now);
-    let (plan, first) = app.fleet.plan(&job.in_use, spent, request, now, |view| {
+    let day = app.spend.day(now);
+    let (plan, first) = app.fleet.plan(&job.in_use, day, request, now, |view| {
         let plan = terrace_decide::decide(&job.signals, view, policy, draw);
         if keep || plan.room.is_none() {
             record.decided(&job.id, &job.in_use.snapshot, now, || explain(&job.signals, view, policy, &plan));

@@ -4,15 +4,16 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::routing::{get, post as posting};
+use axum::{Json, Router};
 use bytes::Bytes;
 use http::Response;
 use serde_json::json;
 use terrace_contract::report::{Outcome, Report};
 use terrace_contract::snapshot::Snapshot;
+use terrace_contract::spent::{DAY_US, Spent, Taken};
 use terrace_contract::trust::{Boundaries, Boundary};
 use terrace_identity::authority::Usage;
 use terrace_identity::{Identity, IdentityStore};
@@ -30,6 +31,7 @@ struct Operator {
     snapshot: watch::Sender<Option<Snapshot>>,
     asked: Mutex<Vec<(String, String)>>,
     reports: Mutex<Vec<Report>>,
+    taken: Mutex<Taken>,
 }
 
 async fn stream(
@@ -51,14 +53,19 @@ async fn stream(
     Response::builder().header("content-type", "text/event-stream").body(Body::from_stream(events)).unwrap()
 }
 
-async fn report(State(operator): State<Arc<Operator>>, body: Bytes) {
+async fn report(State(operator): State<Arc<Operator>>, body: Bytes) -> Json<Taken> {
     operator.reports.lock().unwrap().push(serde_json::from_slice(&body).unwrap());
+    Json(operator.taken.lock().unwrap().clone())
 }
 
 impl Operator {
     async fn start(world: &World) -> (Arc<Self>, SocketAddr) {
-        let operator =
-            Arc::new(Self { snapshot: watch::channel(None).0, asked: Mutex::default(), reports: Mutex::default() });
+        let operator = Arc::new(Self {
+            snapshot: watch::channel(None).0,
+            asked: Mutex::default(),
+            reports: Mutex::default(),
+            taken: Mutex::default(),
+        });
         let leaf =
             world.authority.issue(&Identity::operator(CLUSTER), Usage::Both, &[], &[], SystemTime::now()).unwrap();
         let store = IdentityStore::from_material(terrace_identity::store::Material {
@@ -133,6 +140,30 @@ async fn snapshots_come_down_and_reports_go_up() {
     let ledger = last.ledger.as_ref().unwrap();
     assert!(ledger.last_write_us > 0, "the crossing to the cloud was recorded");
     assert!(ledger.free_bytes > 0, "and there is room for more");
+}
+
+#[tokio::test]
+async fn a_router_in_anothers_place_hears_what_was_spent_before_it() {
+    let edge = Scripted::new("small", 4, Act::Say("near"));
+    let mut world = World::new();
+    world.agents("edge", Boundary::Device, &[&edge]).await;
+    world.snapshot.policy.limits.spend_per_day_micros = Some(1_000);
+    world.sign();
+    let (operator, address) = Operator::start(&world).await;
+    let day = terrace_telemetry::time::now_us() / DAY_US;
+    let told = Spent { day, by_router: [("gone".to_owned(), 999)].into() };
+    *operator.taken.lock().unwrap() = Taken { spent: told.clone() };
+    operator.snapshot.send_replace(Some(world.snapshot.clone()));
+    world.start_with(&[&format!("--operator={address}")]).await;
+    world.ready().await;
+    until("the operator is asked", || !operator.reports.lock().unwrap().is_empty()).await;
+    let app = Arc::clone(&world.running.as_ref().unwrap().app);
+    until("its answer is known", || app.spend.day(app.clock.now_us()).spent() == 999).await;
+    let refused = post(world.listen, CHAT, &[], &question("hi")).await;
+    assert_eq!((refused.status.as_u16(), refused.code().as_str()), (503, "permitted_tiers_unavailable"), "{refused:?}");
+    world.router_shutdown.cancel();
+    world.running.take().unwrap().ended().await;
+    assert_eq!(operator.reports.lock().unwrap().last().unwrap().spent, told, "and passes it on");
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::support::{Act, Scripted, World, post, question, stream, streamed, until};
+use crate::support::{Act, Scripted, World, post, process, question, stream, streamed, until};
 use terrace_contract::policy::{Access, KeyRule};
 use terrace_contract::trust::Boundary;
 
@@ -12,7 +12,7 @@ const KEY: [(&str, &str); 1] = [("authorization", "Bearer sk-ci")];
 /// Micro-units that were spent today.
 fn spent(world: &World) -> u64 {
     let app = &world.running.as_ref().unwrap().app;
-    app.ledger.spent_today(app.clock.now_us())
+    app.spend.day(app.clock.now_us()).spent()
 }
 
 /// A router before one agent, for [`KEY`], which may have so many tokens a minute.
@@ -114,4 +114,30 @@ async fn a_day_that_is_spent_says_when_the_next_begins() {
     let (day, now) = (86_400, app.clock.now_us() / 1_000_000);
     let midnight = (now + seconds) % day;
     assert!(midnight <= 21, "{seconds} s from {now} is no midnight");
+}
+
+#[tokio::test]
+async fn a_router_that_is_killed_knows_afterwards_what_was_spent_today() {
+    let agent = Scripted::new("small", 4, Act::Say("x"));
+    let mut world = World::new();
+    world.agents("edge", Boundary::Device, &[&agent]).await;
+    world.snapshot.policy.limits.spend_per_day_micros = Some(100);
+    let mut body = question("hi");
+    body["max_tokens"] = 20.into();
+    let mut process = process::start(&mut world).await;
+    let mut answered = 0;
+    while post(process.listen, CHAT, &[], &body).await.status == 200 {
+        answered += 1;
+    }
+    assert!((1..20).contains(&answered), "{answered}");
+    // Eleven tokens of prompt and three of answer, at one and two micro-units.
+    let kept = format!("{}", answered * 17);
+    let file = world.path("state/spend.json");
+    until("it is written", || std::fs::read_to_string(&file).is_ok_and(|said| said.contains(&kept))).await;
+    process.child.kill().unwrap();
+    process.child.wait().unwrap();
+    std::fs::remove_file(world.path("ports")).unwrap();
+    let process = process::start(&mut world).await;
+    let refused = post(process.listen, CHAT, &[], &body).await;
+    assert_eq!((refused.status.as_u16(), refused.code().as_str()), (503, "permitted_tiers_unavailable"), "{refused:?}");
 }

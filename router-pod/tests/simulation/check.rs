@@ -48,7 +48,9 @@ pub fn in_flight(app: &App) -> Vec<String> {
         found.push(format!("{waiting} that wait, {queued} by its metrics"));
     }
     let Some(used) = app.fleet.in_use() else { return found };
-    for tier in app.fleet.view(&used, 0, &Prefix::default(), app.clock.started_us()).tiers {
+    for tier in
+        app.fleet.view(&used, app.spend.day(app.clock.started_us()), &Prefix::default(), app.clock.started_us()).tiers
+    {
         let name = &tier.tier.name;
         match tier.serving {
             Serving::Devices(devices) => found.extend(

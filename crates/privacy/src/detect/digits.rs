@@ -59,14 +59,16 @@ pub fn scan(text: &str, report: &mut Report<'_>) {
 
 /// Where the first digit stands from `from` on: most of a text is none, so it is asked for many bytes at once.
 pub(super) fn next_digit(bytes: &[u8], from: usize) -> Option<usize> {
-    const TOGETHER: usize = 16;
+    const TOGETHER: usize = 32;
     let digit = |b: &u8| b.is_ascii_digit();
-    if bytes.get(from).is_some_and(digit) {
-        return Some(from);
+    let mut at = from;
+    while let Some(chunk) = bytes.get(at..)?.first_chunk::<TOGETHER>() {
+        if chunk.iter().fold(false, |any, b| any | digit(b)) {
+            break;
+        }
+        at += TOGETHER;
     }
-    let chunks = bytes.get(from..)?.chunks(TOGETHER);
-    let (index, chunk) = chunks.enumerate().find(|(_, chunk)| chunk.iter().fold(false, |any, b| any | digit(b)))?;
-    chunk.iter().position(digit).map(|i| from + index * TOGETHER + i)
+    bytes[at..].iter().position(digit).map(|i| at + i)
 }
 
 /// What people put between the digits of one number.

@@ -3,9 +3,11 @@
 
 use std::sync::OnceLock;
 
-use regex_automata::Input;
+use aho_corasick::Span;
+use aho_corasick::packed::{self, Searcher};
 use regex_automata::meta::{BuildError, Regex};
 use regex_automata::util::syntax;
+use regex_automata::{Input, Match};
 
 use super::{Kind, Report};
 
@@ -125,19 +127,77 @@ impl Named {
     }
 }
 
-/// The patterns are constants that a test compiles, so building them cannot fail; if it did, classifying would, and the
-/// request would be Restricted.
-fn patterns() -> Result<&'static [Regex; 2], &'static BuildError> {
-    static PATTERNS: OnceLock<Result<[Regex; 2], Box<BuildError>>> = OnceLock::new();
-    let built = PATTERNS.get_or_init(|| {
+/// Each name in [`NAMED`] has one of these in it, in capitals or not, at most [`BEFORE`] bytes from its start.
+const STEMS: [&str; 7] = ["pass", "pwd", "key", "secret", "token", "bearer", "credential"];
+const BEFORE: usize = 8;
+/// Bytes of a stem that are looked for.
+const STEM: usize = 3;
+/// Bytes from a stem to the end of what parts its name and the value, at most.
+const TO_SIGN: usize = 32;
+/// Bytes from a stem to the end of the longest value.
+const TO_END: usize = 256;
+
+/// What is looked for, compiled.
+struct Patterns {
+    prefixed: Regex,
+    named: Regex,
+    /// The stems' beginnings; none: this processor cannot look for many at once.
+    stems: Option<Searcher>,
+}
+
+impl Patterns {
+    fn build() -> Result<Self, Box<BuildError>> {
         let build = |sources: Vec<&str>| {
             let syntax = syntax::Config::new().unicode(false).utf8(false);
             Regex::builder().syntax(syntax).build_many(&sources).map_err(Box::new)
         };
-        let prefixed = build(PREFIXED.iter().map(|(_, pattern)| *pattern).collect())?;
-        Ok([prefixed, build(NAMED.iter().map(|(_, _, pattern)| *pattern).collect())?])
-    });
-    built.as_ref().map_err(|e| &**e)
+        let cased = |stem: &str, capitals: usize| -> Vec<u8> {
+            let bytes = stem.bytes().take(STEM).enumerate();
+            bytes.map(|(i, b)| if capitals >> i & 1 == 1 { b.to_ascii_uppercase() } else { b }).collect()
+        };
+        let stems = STEMS.iter().flat_map(|stem| (0..1 << STEM).map(move |capitals| cased(stem, capitals)));
+        Ok(Self {
+            prefixed: build(PREFIXED.iter().map(|(_, pattern)| *pattern).collect())?,
+            named: build(NAMED.iter().map(|(_, _, pattern)| *pattern).collect())?,
+            stems: packed::Config::new().builder().extend(stems).build(),
+        })
+    }
+
+    /// The first of [`NAMED`] from a place on. The whole of it is asked only where a name and something behind it can be:
+    /// without regard to capitals, that is far slower than looking for a few letters.
+    fn next_named(&self, text: &str, from: usize) -> Option<Match> {
+        let Some(stems) = &self.stems else { return self.named.find(Input::new(text).range(from..)) };
+        let bytes = text.as_bytes();
+        let mut at = from;
+        while let Some(stem) = stems.find_in(bytes, Span { start: at, end: bytes.len() }) {
+            let stem = stem.start();
+            at = stem + 1;
+            if !may_be_given(&bytes[stem..bytes.len().min(stem + TO_SIGN)]) {
+                continue;
+            }
+            let near = stem.saturating_sub(BEFORE).max(from)..bytes.len().min(stem + TO_END);
+            // What begins later has a stem of its own, and may end later than what is asked here.
+            let hit = self.named.find(Input::new(text).range(near)).filter(|hit| hit.start() <= stem);
+            if hit.is_some() {
+                return hit;
+            }
+        }
+        None
+    }
+}
+
+/// Whether what begins with a stem's first letters is one, and something follows that gives it a value.
+fn may_be_given(bytes: &[u8]) -> bool {
+    let is = |stem: &str| bytes.get(..stem.len()).is_some_and(|own| own.eq_ignore_ascii_case(stem.as_bytes()));
+    let Some(stem) = STEMS.into_iter().find(|stem| is(stem)) else { return false };
+    stem == "bearer" || memchr::memchr2(b':', b'=', bytes).is_some() || bytes.windows(3).any(|word| word == b"is ")
+}
+
+/// The patterns are constants that a test compiles, so building them cannot fail; if it did, classifying would, and the
+/// request would be Restricted.
+fn patterns() -> Result<&'static Patterns, &'static BuildError> {
+    static PATTERNS: OnceLock<Result<Patterns, Box<BuildError>>> = OnceLock::new();
+    PATTERNS.get_or_init(Patterns::build).as_ref().map_err(|e| &**e)
 }
 
 /// Whether the patterns are there: asked once before classifying.
@@ -147,13 +207,13 @@ pub fn ready() -> bool {
 
 /// Finds secrets.
 pub fn scan(text: &str, report: &mut Report<'_>) {
-    let Ok([prefixed, named]) = patterns() else { return };
-    for hit in prefixed.find_iter(text) {
+    let Ok(patterns) = patterns() else { return };
+    for hit in patterns.prefixed.find_iter(text) {
         // Patterns match bytes: what was found is shown only where it is text.
         report(PREFIXED[hit.pattern().as_usize()].0, text.get(hit.range()).unwrap_or_default());
     }
     let mut from = 0;
-    while let Some(hit) = named.find(Input::new(text).range(from..)) {
+    while let Some(hit) = patterns.next_named(text, from) {
         let (kind, asked, _) = NAMED[hit.pattern().as_usize()];
         let found = text.get(hit.range());
         if found.is_none_or(|found| asked.holds(found)) {
@@ -185,6 +245,26 @@ mod tests {
     /// Made here, so that no scanner of repositories takes them for real ones.
     fn filler(n: usize) -> String {
         "aB3dE6gH9kL2".chars().cycle().take(n).collect()
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::test_runner::Config { cases: 2_000, ..Default::default() })]
+        #[test]
+        fn looking_for_stems_first_finds_what_looking_everywhere_does(
+            parts in proptest::collection::vec(proptest::sample::select(vec![
+                "aws_secret_access_key", "AWSSecretAccessKey", "Bearer ", "bEaReR  ", "password", "PassCode", "pwd", "redis_pass",
+                "api-key", "APIKEY", "client_secret", "private-key", "access_token", "credential", "secret", "Token", "auth-token",
+                "=", " = ", ": ", ":= ", "=> ", " is ", "\\\": \\\"", "\"", " ", "\n", "x", "the past", "monkey ", "密", "a1b2c3d4e5",
+                "hunter22", "correct-horse-battery-staple-correct-horse-battery-staple-and-more", "0123456789abcdefghij0123456789",
+            ]), 0..24),
+            from in 0..40usize,
+        ) {
+            let text = parts.concat();
+            let from = text.ceil_char_boundary(from);
+            let patterns = patterns().unwrap();
+            let everywhere = patterns.named.find(Input::new(&text).range(from.min(text.len())..));
+            proptest::prop_assert_eq!(patterns.next_named(&text, from.min(text.len())), everywhere);
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ use terrace_contract::SCHEMA_VERSION;
 use terrace_contract::names::{REPORT_PATH, snapshot_path};
 use terrace_contract::report::{Count, Outcome, Reachability, Report, Usage};
 use terrace_contract::snapshot::Snapshot;
+use terrace_contract::spent::{DAY_US, Spent, Taken};
 use terrace_contract::trust::Class;
 use terrace_identity::store::Material;
 use terrace_identity::{Caller, Identities, Identity, IdentityStore, signing};
@@ -34,6 +35,8 @@ const CHANGES: usize = 25;
 const SOON: Duration = Duration::from_secs(1);
 /// Requests that each router says it served.
 const SERVED: u64 = 7;
+/// Micro-units that each says it spent.
+const SPENT: u64 = 3;
 
 /// Snapshots and reports.
 pub(super) async fn steps(pair: &mut Pair<'_>, steps: &mut Steps) {
@@ -153,6 +156,7 @@ pub(super) async fn report(pair: &Pair<'_>, to: usize) -> anyhow::Result<()> {
                 .map(|tier| Reachability { tier: tier.clone(), reason: String::new(), saturated: 0 })
                 .collect(),
             ledger: None,
+            spent: Spent { day: now / DAY_US, by_router: [(text(&pod["metadata"]["uid"]), SPENT)].into() },
         };
         let mut request = Request::new(Full::new(Bytes::from(serde_json::to_vec(&report)?)));
         *request.method_mut() = Method::POST;
@@ -160,7 +164,12 @@ pub(super) async fn report(pair: &Pair<'_>, to: usize) -> anyhow::Result<()> {
         let answer = caller.call(request).await?;
         let status = answer.status();
         let said = answer.into_body().collect().await?.to_bytes();
-        ensure!(status == StatusCode::NO_CONTENT, "{status}: {}", String::from_utf8_lossy(&said));
+        ensure!(status == StatusCode::OK, "{status}: {}", String::from_utf8_lossy(&said));
+        let taken: Taken = serde_json::from_slice(&said)?;
+        ensure!(
+            taken.spent.by_router.get(&report.router_uid) == Some(&SPENT),
+            "whichever replica takes a report says what was spent: {taken:?}"
+        );
     }
     wait::until("status to show the reports", secs(20), async || {
         for (object, kind) in [
