@@ -6,6 +6,7 @@
 use std::ops::RangeInclusive;
 
 use super::decode::{self, MIN_HEX, MIN_PART};
+use super::digits::next_digit;
 
 /// Bytes between two pieces of base64, at most: a line's end and the next one's indentation.
 const MAX_GAP: usize = 8;
@@ -62,7 +63,7 @@ fn runs(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
                 at = end;
                 continue;
             }
-            let Some(digit) = bytes[at..end].iter().position(u8::is_ascii_digit).map(|i| at + i) else {
+            let Some(digit) = next_digit(&bytes[..end], at) else {
                 at = end;
                 continue;
             };
