@@ -11,8 +11,8 @@ use terrace_contract::trust::{Boundaries, Boundary, Class};
 use terrace_decide::complexity::Verdict;
 use terrace_decide::view::Report;
 use terrace_decide::{
-    BreakerState, Deadline, DeviceView, FleetView, ModelChoice, Outcome, OverflowWindow, Prefer, Serving, Signals,
-    TierView, decide,
+    BreakerState, Deadline, DeviceView, FleetView, ModelChoice, Outcome, OverflowWindow, Prefer, RuledOut, Serving,
+    Signals, TierView, decide,
 };
 
 fn one_of<T: Clone + std::fmt::Debug + 'static>(values: &[T]) -> impl Strategy<Value = T> + use<T> {
@@ -175,8 +175,13 @@ proptest! {
         let possible = plan.scores.iter().any(|scored| {
             up(scored.tier) && ((scored.able && scored.tier >= from) || (scored.tier < from && p.degrade == Degrade::Mark))
         });
+        // With nothing else left, what is only believed to be down is tried.
+        let insists = plan.attempts.iter().any(|a| a.insists);
+        let believed = |o: &RuledOut| matches!(o.reason, Reason::BreakerOpen | Reason::StaleLoad);
+        prop_assert!(!insists || plan.ruled_out.iter().any(believed), "{:?}", plan);
         if free {
-            prop_assert_eq!(!plan.attempts.is_empty(), possible, "{:?}", plan);
+            prop_assert!(!(insists && possible), "{:?}", plan);
+            prop_assert_eq!(!plan.attempts.is_empty(), possible || insists, "{:?}", plan);
         }
     }
 
