@@ -30,7 +30,7 @@ pub struct Args {
     #[arg(long, env = "TERRACE_SNAPSHOT_DIR", requires = "operator")]
     pub snapshot_dir: Option<PathBuf>,
 
-    /// Folder of this router's own volume: the last full snapshot and the egress ledger are kept there.
+    /// Folder of this router's own volume: the last full snapshot, the egress ledger and what was spent today are kept there.
     #[arg(long, env = "TERRACE_STATE_DIR")]
     pub state_dir: Option<PathBuf>,
 

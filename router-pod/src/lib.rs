@@ -11,7 +11,7 @@
 //!
 //! [`queue`] is where requests wait that find every tier full, [`job`] is a request on its way, [`record`] what became of it,
 //! [`refusal`] why it got no answer, [`trace`] its spans, [`decisions`] what was decided of the last ones. [`outside`] is what a
-//! router has from outside: sockets, time, randomness.
+//! router has from outside: sockets, time, randomness; [`state`] how it writes to its own volume.
 
 pub mod app;
 pub mod args;
