@@ -5,6 +5,7 @@
 #   CPU=avx2              our kernels for that processor, written to target/bench/agent-avx2.json
 #   DEVICE=cpu            what the agent runs on: cpu, cuda or vulkan; on a GPU its kernels are held against the speed of the GPU's memory
 #                         (target/bench/agent-cuda-kernels.json) and the agent is measured through its server, both without a peer
+#   MEBIBYTES=N           on a GPU: weights of each product (default 512); fewer where Vulkan is made in software (ROUNDS=1 MEBIBYTES=64)
 #   PEER=xllamacpp        llama.cpp prebuilt, for where building it takes too long; by default it is built for this processor, once
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -24,7 +25,7 @@ if [ "$device" != cpu ]; then
   export CUDA_PATH=$PWD/target/images/cuda LD_LIBRARY_PATH=$PWD/target/images/cuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   cargo build --release --quiet --workspace --features terrace-agent/cuda,terrace-agent/vulkan --bin terrace-agent --example gpu
   kernels=target/bench/agent-$device-kernels.json
-  target/release/examples/gpu "$device" "$model" > "$kernels.new" && mv "$kernels.new" "$kernels"
+  "${CARGO_TARGET_DIR:-target}/release/examples/gpu" "$device" "$model" "${MEBIBYTES:-512}" "${ROUNDS:-5}" > "$kernels.new" && mv "$kernels.new" "$kernels"
   cat "$kernels"
   measure python3 none "" "agent-$device"
   exit

@@ -1,5 +1,6 @@
 //! How fast a GPU is: products of one row with large matrices against the memory's own speed, and the whole network. One
-//! JSON document on standard output, as the other benches write it: `gpu cuda|vulkan MODEL.gguf [MEBIBYTES]`.
+//! JSON document on standard output, as the other benches write it: `gpu cuda|vulkan MODEL.gguf [MEBIBYTES [ROUNDS]]`: weights
+//! of each product (512), samples of each figure (5).
 //!
 //! Decoding reads every weight once for a token, so what it can reach is the memory's speed. That is measured beside it,
 //! by adding to a large buffer, which reads and writes each number once.
@@ -16,7 +17,6 @@ use terrace_agent::device::{Target, choose};
 use terrace_agent::gguf::GgmlType;
 use terrace_agent::model::{BLOCK_TOKENS, Feed, LoadOptions, LoadedModel, QuantBackend, Wanted};
 
-const ROUNDS: usize = 5;
 /// A feed-forward layer of a model of eight billion numbers.
 const ROWS: usize = 14_336;
 const COLUMNS: usize = 4_096;
@@ -29,20 +29,23 @@ const GOAL: f64 = 0.6;
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [device, model, rest @ ..] = arguments.as_slice() else {
-        bail!("usage: gpu cuda|vulkan MODEL.gguf [MEBIBYTES]")
+        bail!("usage: gpu cuda|vulkan MODEL.gguf [MEBIBYTES [ROUNDS]]")
     };
     let device = Device::from_str(device, false).map_err(anyhow::Error::msg)?;
-    let bytes = rest.first().map_or(Ok(512), |n| n.parse::<usize>())? << 20;
+    let number = |at: usize, otherwise| rest.get(at).map_or(Ok(otherwise), |n| n.parse::<usize>());
+    let (bytes, rounds) = (number(0, 512)? << 20, number(1, 5)?.max(1));
     let within = |largest: u64| bytes.min(largest as usize);
     let choice = choose(device, 1).map_err(anyhow::Error::msg)?;
     let mut figures = match choice.target {
         Target::Cpu => bail!("this bench is of GPUs"),
         #[cfg(feature = "cuda")]
-        Target::Cuda => products::<burn_cuda::Cuda>(&Default::default(), within(u64::MAX))?,
+        Target::Cuda => products::<burn_cuda::Cuda>(&Default::default(), within(u64::MAX), rounds)?,
         #[cfg(feature = "vulkan")]
-        Target::Vulkan(adapter) => products::<burn_wgpu::Vulkan>(&adapter.device(), within(adapter.largest_buffer))?,
+        Target::Vulkan(adapter) => {
+            products::<burn_wgpu::Vulkan>(&adapter.device(), within(adapter.largest_buffer), rounds)?
+        }
     };
-    figures.extend(network(choice.target, model)?);
+    figures.extend(network(choice.target, model, rounds.min(3))?);
     let command = format!("make bench-agent DEVICE={}", choice.status.kind);
     figures.iter_mut().for_each(|figure| figure["command"] = command.clone().into());
     let document = json!({
@@ -78,10 +81,10 @@ fn finish<B: Backend>(device: &B::Device) -> anyhow::Result<()> {
 }
 
 /// Gigabytes a second of products whose weights fill `bytes`, so that no cache holds them, against the memory's.
-fn products<B: QuantBackend>(device: &B::Device, bytes: usize) -> anyhow::Result<Vec<Value>> {
+fn products<B: QuantBackend>(device: &B::Device, bytes: usize, rounds: usize) -> anyhow::Result<Vec<Value>> {
     let numbers = Tensor::<B, 1>::zeros([bytes / 4], device);
     let mut copies = Vec::new();
-    for round in 0..=ROUNDS {
+    for round in 0..=rounds {
         finish::<B>(device)?;
         let began = Instant::now();
         let more = numbers.clone().add_scalar(1.0);
@@ -106,7 +109,7 @@ fn products<B: QuantBackend>(device: &B::Device, bytes: usize) -> anyhow::Result
         let all: Vec<_> = (0..count).map(weights).collect();
         let x = Tensor::<B, 2>::ones([1, COLUMNS], device);
         let mut rates = Vec::new();
-        for round in 0..=ROUNDS {
+        for round in 0..=rounds {
             finish::<B>(device)?;
             let began = Instant::now();
             for weights in &all {
@@ -124,7 +127,7 @@ fn products<B: QuantBackend>(device: &B::Device, bytes: usize) -> anyhow::Result
 }
 
 /// Tokens a second of the whole network: prefill in chunks, decode of one sequence and of eight.
-fn network(target: Target, path: &str) -> anyhow::Result<Vec<Value>> {
+fn network(target: Target, path: &str, rounds: usize) -> anyhow::Result<Vec<Value>> {
     let options = LoadOptions { context_tokens: Some(2048), max_sequences: 8, target, ..LoadOptions::default() };
     let mut model = LoadedModel::open(path.as_ref(), &options).with_context(|| path.to_owned())?;
     let tokens: Vec<u32> =
@@ -132,7 +135,7 @@ fn network(target: Target, path: &str) -> anyhow::Result<Vec<Value>> {
     let each = (PREFILL + DECODE) / BLOCK_TOKENS;
     let tables: Vec<Vec<u32>> = (0..8).map(|i| (0..each).map(|b| (i * each + b) as u32).collect()).collect();
     let mut rates = [Vec::new(), Vec::new(), Vec::new()];
-    for round in 0..=ROUNDS.min(3) {
+    for round in 0..=rounds {
         let mut run = |sequences: usize, tokens: &[u32], position: usize| {
             let feed = |blocks| Feed {
                 blocks,
