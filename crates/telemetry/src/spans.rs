@@ -175,7 +175,7 @@ pub fn inject_parent(context: &SpanContext, headers: &mut HeaderMap) {
     write(&context.span_id().to_bytes(), &mut text[36..52]);
     write(&[context.trace_flags().to_u8()], &mut text[53..]);
     if let Ok(mut value) = HeaderValue::from_bytes(&text) {
-        // Each is new, so HTTP/2 would compare it with, and put it among, the values it remembers of the last hundred requests.
+        // Each is new, so HTTP/2 would compare it with, and put it among, the values it remembers of the last forty requests.
         value.set_sensitive(true);
         headers.insert(const { HeaderName::from_static("traceparent") }, value);
     }

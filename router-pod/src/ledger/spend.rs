@@ -72,12 +72,13 @@ impl Spend {
 
     /// An answer cost so much.
     pub fn add(&self, micros: u64, now_us: u64) {
-        let mut state = self.on(now_us);
-        if micros > 0 {
-            let own = state.own(&self.own).saturating_add(micros);
-            state.spent.by_router.insert(self.own.clone(), own);
-            state.changed = true;
+        if micros == 0 {
+            return;
         }
+        let mut state = self.on(now_us);
+        let own = state.spent.by_router.entry(self.own.clone()).or_default();
+        *own = own.saturating_add(micros);
+        state.changed = true;
     }
 
     /// Takes in what another knows, and with it this router's part of what is left.

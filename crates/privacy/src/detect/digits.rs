@@ -76,8 +76,8 @@ pub(super) fn next_digit(bytes: &[u8], from: usize) -> Option<usize> {
     bytes[at..].iter().position(u8::is_ascii_digit).map(|i| at + i)
 }
 
-/// Where the first digit of eight bytes stands: a digit alone is below ten once the bits of its zero are taken out, and keeps its highest bit
-/// free when 118 are added.
+/// Where the first digit of eight bytes stands: a digit alone is below ten once the bits of its zero are taken out, and so
+/// keeps its highest bit free when 118 are added.
 fn first_of_eight(bytes: &[u8; 8]) -> Option<usize> {
     const EACH: u64 = u64::from_ne_bytes([1; 8]);
     let less = u64::from_le_bytes(*bytes) ^ (EACH * 0x30);
